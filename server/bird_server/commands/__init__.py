@@ -1,0 +1,12 @@
+"""Commands that need the server extra, joined to `bird-env` through the entry-point group `bird_env.commands`.
+
+One module a command. A module imports nothing heavy at its top: `bird-env --help` loads them all.
+"""
+
+from __future__ import annotations
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add every command of the service to the command line."""
