@@ -6,6 +6,7 @@
     │   ├── Unauthorized             401  no token, or one the server does not know
     │   ├── Forbidden                403  the token lacks the scope
     │   ├── NotFound                 404  no such route
+    │   │   ├── MethodNotAllowed     405
     │   │   ├── UnknownTrajectory
     │   │   ├── UnknownTask
     │   │   └── UnknownDatabase
@@ -16,11 +17,11 @@
     │   ├── TrajectoryExists              the id is in use, or spent, with another request
     │   ├── StepConflict                  the step index is not the next one
     │   ├── StaleEpoch                    the trajectory was reset since
-    │   └── EpisodeOver                   the episode has ended; reset it or make another
+    │   ├── EpisodeOver                   the episode has ended; reset it or make another
+    │   └── NothingSubmitted              there is no score to repeat
     ├── TrajectoryGone               410  ended and its replica dropped; `end_reason` says why
     ├── TaskError                    422  the task itself is at fault: never the policy, never the server
-    │   ├── PreprocessFailed              its preprocess_sql does not run; names the statement
-    │   └── TaskUnscorable                it has no gold or no tests to be scored with
+    │   └── PreprocessFailed              its preprocess_sql does not run; names the statement
     ├── DataError                    422  a file given to an import cannot be used
     └── ServiceError                 ours: never an observation, never a reward; retryable with the same key
         ├── Overloaded               503  no capacity within the wait; Retry-After says when
@@ -50,6 +51,7 @@ class ErrorCode(StrEnum):
     UNAUTHORIZED = "unauthorized"
     FORBIDDEN = "forbidden"
     NOT_FOUND = "not_found"
+    METHOD_NOT_ALLOWED = "method_not_allowed"
     UNKNOWN_TRAJECTORY = "unknown_trajectory"
     UNKNOWN_TASK = "unknown_task"
     UNKNOWN_DATABASE = "unknown_database"
@@ -60,9 +62,9 @@ class ErrorCode(StrEnum):
     STEP_CONFLICT = "step_conflict"
     STALE_EPOCH = "stale_epoch"
     EPISODE_OVER = "episode_over"
+    NOTHING_SUBMITTED = "nothing_submitted"
     TRAJECTORY_GONE = "trajectory_gone"
     PREPROCESS_FAILED = "preprocess_failed"
-    TASK_UNSCORABLE = "task_unscorable"
     DATA_ERROR = "data_error"
     OVERLOADED = "overloaded"
     SHUTTING_DOWN = "shutting_down"
@@ -167,6 +169,11 @@ class NotFound(RequestError):
     default_hint = "GET /openapi.json lists every route."
 
 
+class MethodNotAllowed(NotFound):
+    code = ErrorCode.METHOD_NOT_ALLOWED
+    title = "This address does not take that method"
+
+
 class UnknownTrajectory(NotFound):
     code = ErrorCode.UNKNOWN_TRAJECTORY
     title = "No trajectory has this id"
@@ -232,6 +239,12 @@ class EpisodeOver(Conflict):
     default_hint = "POST …/score repeats the score; POST …/reset starts a new episode on the same task."
 
 
+class NothingSubmitted(Conflict):
+    code = ErrorCode.NOTHING_SUBMITTED
+    title = "Nothing was submitted in this epoch"
+    default_hint = "Submit with a step of type `submit`, or give `sql` to score a solution on the side."
+
+
 class TrajectoryGone(BirdEnvError):
     code = ErrorCode.TRAJECTORY_GONE
     title = "The trajectory has ended"
@@ -239,7 +252,7 @@ class TrajectoryGone(BirdEnvError):
 
 
 class TaskError(BirdEnvError):
-    code = ErrorCode.TASK_UNSCORABLE
+    code = ErrorCode.PREPROCESS_FAILED
     title = "The task is at fault"
 
 
@@ -247,12 +260,6 @@ class PreprocessFailed(TaskError):
     code = ErrorCode.PREPROCESS_FAILED
     title = "The task's preprocess_sql does not run"
     default_hint = "`statement_index` names the statement; mend the task and import it again."
-
-
-class TaskUnscorable(TaskError):
-    code = ErrorCode.TASK_UNSCORABLE
-    title = "The task has no gold solution and no tests"
-    default_hint = "Import it again with `--gold FILE`: the benchmark publishes tasks without them."
 
 
 class DataError(BirdEnvError):
@@ -321,6 +328,7 @@ BY_CODE: dict[str, type[BirdEnvError]] = {
         Unauthorized,
         Forbidden,
         NotFound,
+        MethodNotAllowed,
         UnknownTrajectory,
         UnknownTask,
         UnknownDatabase,
@@ -331,9 +339,9 @@ BY_CODE: dict[str, type[BirdEnvError]] = {
         StepConflict,
         StaleEpoch,
         EpisodeOver,
+        NothingSubmitted,
         TrajectoryGone,
         PreprocessFailed,
-        TaskUnscorable,
         DataError,
         Overloaded,
         ShuttingDown,

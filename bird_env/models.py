@@ -7,12 +7,13 @@ client. Values of SQLite travel as `bird_env.values` describes.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 
 from bird_env.values import Json, Value, decode_rows
 
@@ -39,6 +40,26 @@ SqlList = Annotated[list[SqlText], BeforeValidator(_as_list)]
 ClientId = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@=+~-]*$")]
 
 T = TypeVar("T")
+
+#: Counters of the wire stay within what every JSON reader keeps exactly.
+MAX_COUNT = 2**53 - 1
+
+#: Bytes of a trajectory's metadata as JSON: it is kept with the trajectory and returned with it.
+MAX_METADATA_BYTES = 65_536
+
+
+def _plain_metadata(value: dict[str, Any]) -> dict[str, Any]:
+    try:
+        size = len(json.dumps(value, allow_nan=False))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"metadata must be plain JSON: {error}") from error
+    if size > MAX_METADATA_BYTES:
+        raise ValueError(f"metadata is {size} bytes as JSON; the limit is {MAX_METADATA_BYTES}")
+    return value
+
+
+#: Whatever the client wants back with its trajectory.
+Metadata = Annotated[dict[str, Any], AfterValidator(_plain_metadata)]
 
 
 class Request(BaseModel):
@@ -122,8 +143,8 @@ class CreateTrajectory(Request):
     preprocess_sql: SqlList | None = Field(None, description="Statements run first; only with `database`.")
     limits: Limits = Limits()  # pyright: ignore[reportCallIssue]
     lease_s: float | None = Field(None, gt=0, description="Seconds without a call after which it is ended.")
-    metadata: dict[str, Any] = Field(default_factory=dict, description="Kept and returned, never read.")
-    seed: int | None = Field(None, description="Kept and returned with the trajectory.")
+    metadata: Metadata = Field(default_factory=dict, description="Kept and returned, never read; at most 64 KiB.")
+    seed: int | None = Field(None, ge=-(2**63), lt=2**63, description="Kept and returned with the trajectory.")
     prompt: str | None = Field(None, description="Prompt template of the first observation, such as `plain`.")
     format: ObservationFormat | None = Field(None, description="Format of every observation's text.")
 
@@ -208,8 +229,8 @@ class StepRequest(Request):
         },
     )
 
-    epoch: int = Field(ge=0)
-    step_index: int = Field(ge=0)
+    epoch: int = Field(ge=0, le=MAX_COUNT)
+    step_index: int = Field(ge=0, le=MAX_COUNT)
     action: Action
     policy_version: str | int | None = Field(None, description="Kept with the step, for off-policy corrections.")
 
@@ -289,7 +310,7 @@ class ScorerVersions(Reply):
 class Score(Reply):
     """A solution's score. `official` is the benchmark's verdict; `reward` is 1.0 where it is a success, else 0.0."""
 
-    task_id: str
+    task_id: str | None
     status: ScoreStatus
     reward: float | None
     reward_parts: dict[str, float] = Field(default_factory=dict)
@@ -331,7 +352,9 @@ class RecordedStep(Reply):
 class ResetRequest(Request):
     """`POST …/reset`: the trajectory back at its beginning, in a new epoch. Give `epoch` to make a repeat harmless."""
 
-    epoch: int | None = Field(None, ge=0, description="The epoch that is to end; repeated after the reset, it is replayed.")
+    epoch: int | None = Field(
+        None, ge=0, le=MAX_COUNT, description="The epoch that is to end; repeated after the reset, it is replayed."
+    )
 
 
 class ScoreRequest(Request):
