@@ -107,7 +107,7 @@ class EndReason(StrEnum):
 
 
 class Limits(Request):
-    """What one step, and one trajectory, may use. Left out, a limit is the server's; larger than that, it is cut to it."""
+    """What a step and a trajectory may use. Left out, a limit is the server's; larger than that, it is cut to it."""
 
     sql_cpu_s: float | None = Field(None, gt=0, description="Processor time of one step; beyond it: outcome `timeout`.")
     sql_wall_s: float | None = Field(None, gt=0, description="Wall-clock backstop of one step.")
@@ -216,7 +216,7 @@ Action = Annotated[ExecuteSql | Submit, Field(discriminator="type")]
 
 
 class StepRequest(Request):
-    """`POST /v1/trajectories/{id}/steps`. (trajectory, epoch, step_index) names the step: repeated, it is not run again."""
+    """`POST /v1/trajectories/{id}/steps`. (trajectory, epoch, step_index) is its key: repeated, it is not run again."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -242,6 +242,7 @@ class SqlError(Reply):
     sqlite_code: str | None = None
     statement_index: int | None = None
     offset: int | None = None
+    hint: str | None = None
 
 
 class StatementOutcome(Reply):
@@ -286,7 +287,7 @@ class ScoreStatus(StrEnum):
 
 
 class OfficialVerdict(Reply):
-    """The public evaluator's own fields, bit for bit. `issue_sql_passed_unexpectedly` is null when it never got that far."""
+    """The public evaluator's own fields. `issue_sql_passed_unexpectedly` is null where it never got that far."""
 
     status: Literal["success", "failed"]
     passed: int
@@ -436,8 +437,8 @@ class TaskInfo(Reply):
     database: str
     category: str | None = None
     difficulty: str | None = None
-    issue: str
-    evidence: str | None = None
+    issue: SqlText
+    evidence: SqlText | None = None
     issue_sql: list[SqlText] = Field(default_factory=list)
     preprocess_sql: list[SqlText] = Field(default_factory=list)
     scorable: bool

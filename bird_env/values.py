@@ -23,7 +23,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-Value: TypeAlias = None | int | float | str | bytes
+Value: TypeAlias = int | float | str | bytes | None
 Json: TypeAlias = Any
 
 #: Beyond it a reader that keeps numbers as doubles would round: 2^53 - 1, JavaScript's Number.MAX_SAFE_INTEGER.

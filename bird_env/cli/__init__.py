@@ -1,7 +1,7 @@
 """The `bird-env` command: what needs only the base install is here, the rest joins through entry points.
 
-`bird_env` never imports the service. Commands that need it (`serve`, `score`, …) are declared by the distribution in the
-entry-point group `bird_env.commands`; each names a function that adds its commands to the Typer application.
+`bird_env` never imports the service. Commands that need it (`serve`, `score`, …) are declared by the distribution in
+the entry-point group `bird_env.commands`; each names a function that adds its commands to the Typer application.
 """
 
 from __future__ import annotations

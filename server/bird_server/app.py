@@ -1,0 +1,160 @@
+"""The application: its parts wired together, started and stopped in order.
+
+`create_app(settings)` builds everything without touching disk; the lifespan opens it: scorer first (it starts a
+process, which must happen before threads and replicas exist), then the engine, then the ledger. Parts can be given,
+for tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib.metadata import version
+from typing import Any
+
+from bird_snapshots.template import TemplateStore
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from bird_env.errors import Problem
+from bird_env.models import EndReason
+from bird_server import problems
+from bird_server.auth import Authenticator
+from bird_server.catalogue import Catalogue
+from bird_server.clock import Clock, SystemClock
+from bird_server.datadir import DataDirectory
+from bird_server.engine.local import LocalEngine, scorer_functions
+from bird_server.engine.port import Engine
+from bird_server.idempotency import StoredReplies
+from bird_server.ledger.store import Ledger, sqlite_url
+from bird_server.middleware import RequestContext
+from bird_server.prompts import Prompts
+from bird_server.routes import library, scores, service, trajectories
+from bird_server.scores import Scores
+from bird_server.scoring.pool import ScorerPool
+from bird_server.settings import Settings
+from bird_server.state import State
+from bird_server.trajectories import Trajectories
+
+log = logging.getLogger("bird_server")
+
+DESCRIPTION = """
+A private, writable, copy-on-write SQLite database for every RL trajectory, scored as BIRD-CRITIC scores.
+
+A policy's SQL that fails is an observation under status 200; every other failure is `application/problem+json` with a
+`code`, whether it is `retryable`, and a hint. A step is named by (trajectory, epoch, step_index): sent again, it is
+answered again and not run again.
+"""
+
+
+def create_app(
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    engine: Engine | None = None,
+    ledger: Ledger | None = None,
+    pool: ScorerPool | None = None,
+) -> FastAPI:
+    """The service as an ASGI application."""
+    used_clock = clock or SystemClock()
+    prompts = Prompts(settings.prompts)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            directory = DataDirectory(settings.data)
+            await asyncio.to_thread(directory.root.mkdir, parents=True, exist_ok=True)
+            scorer = pool or ScorerPool(children=settings.scorers or None)
+            await scorer.start()
+            stack.push_async_callback(scorer.stop)
+            functions = scorer_functions() if settings.engine_functions == "scorer" else None
+            used_engine = engine or LocalEngine(
+                directory.store, threads=settings.sql_threads, engine_functions=functions
+            )
+            await used_engine.start()
+            stack.push_async_callback(used_engine.stop)
+            used_ledger = ledger or Ledger(settings.ledger_url or sqlite_url(directory.ledger), used_clock)
+            await used_ledger.start()
+            stack.push_async_callback(used_ledger.stop)
+            lost = await used_ledger.end_all_live(EndReason.SERVER_RESTARTED)
+            if lost:
+                log.warning("%d trajectories of an earlier process were ended: server_restarted", lost)
+            catalogue = Catalogue(directory.root)
+            stack.callback(catalogue.close)
+            used_scores = Scores(catalogue, TemplateStore(directory.store), scorer, limit_s=settings.score_limit_s)
+            all_trajectories = Trajectories(
+                settings=settings,
+                clock=used_clock,
+                engine=used_engine,
+                ledger=used_ledger,
+                catalogue=catalogue,
+                scores=used_scores,
+                prompts=prompts,
+            )
+            stack.push_async_callback(all_trajectories.stop)
+            reaper = asyncio.create_task(_reap(all_trajectories, settings.reap_every_s), name="reaper")
+            stack.push_async_callback(_cancel, reaper)
+            app.state.parts = State(
+                settings=settings,
+                clock=used_clock,
+                catalogue=catalogue,
+                engine=used_engine,
+                ledger=used_ledger,
+                scores=used_scores,
+                trajectories=all_trajectories,
+                replies=StoredReplies(used_ledger, used_clock),
+            )
+            yield
+
+    app = FastAPI(
+        title="bird_env",
+        version=version("bird-env"),
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        redoc_url=None,
+    )
+    app.state.authenticator = Authenticator(settings)
+    problems.install(app)
+    app.add_middleware(RequestContext, max_body_bytes=settings.max_body_bytes)
+    for room in (trajectories, scores, library, service):
+        app.include_router(room.router)
+    _describe(app)
+    return app
+
+
+async def _reap(all_trajectories: Trajectories, every_s: float) -> None:
+    """Ends expired trajectories for as long as the server runs; a failed round is logged and the next one comes."""
+    while True:
+        await asyncio.sleep(every_s)
+        try:
+            await all_trajectories.reap()
+        except Exception:  # the reaper must outlive any fault, or leases would never end again
+            log.exception("a round of the reaper failed")
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
+def _describe(app: FastAPI) -> None:
+    """The OpenAPI document, with the shape of a problem in it."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+            schemas = document.setdefault("components", {}).setdefault("schemas", {})
+            schemas[Problem.__name__] = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+            schemas.pop("HTTPValidationError", None)
+            schemas.pop("ValidationError", None)
+            invalid = {"application/problem+json": {"schema": {"$ref": f"#/components/schemas/{Problem.__name__}"}}}
+            for path in document["paths"].values():
+                for operation in path.values():
+                    if "422" in operation.get("responses", {}):
+                        operation["responses"]["422"] = {"description": "Unprocessable Content", "content": invalid}
+            app.openapi_schema = document
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]

@@ -1,0 +1,133 @@
+"""`bird-env serve`: the service in this process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bird_env.cli import requires_extra
+
+#: Longer than clients keep an idle connection (30 s in ours), so that the server never closes under one.
+KEEP_ALIVE_S = 120
+SHUTDOWN_S = 10
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def add(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @app.command()
+    @requires_extra("server")
+    def serve(  # pyright: ignore[reportUnusedFunction]
+        data: Annotated[Path | None, typer.Option(help="Data directory.", envvar="BIRD_ENV_DATA")] = None,
+        host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+        port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8000,
+        ready_file: Annotated[
+            Path | None, typer.Option(help='Written once the server answers: {"url", "host", "port", "pid"}.')
+        ] = None,
+        capacity: Annotated[int | None, typer.Option(help="Live trajectories at most.")] = None,
+        scorers: Annotated[int | None, typer.Option(help="Scorings at once; 0: one a core.")] = None,
+        prompts: Annotated[Path | None, typer.Option(help="Folder with prompt templates of your own.")] = None,
+        insecure: Annotated[
+            bool, typer.Option("--insecure", help="Listen beyond loopback without any token configured.")
+        ] = False,
+        log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    ) -> None:
+        """Run the service.
+
+        Every other setting is an environment variable BIRD_ENV_NAME; docs/settings.md lists them.
+        """
+        given = {"data": data, "capacity": capacity, "scorers": scorers, "prompts": prompts}
+        overrides = {name: value for name, value in given.items() if value is not None}
+        raise typer.Exit(_serve(overrides, host, port, ready_file, insecure=insecure, log_level=log_level))
+
+
+def _serve(
+    overrides: dict[str, Any], host: str, port: int, ready_file: Path | None, *, insecure: bool, log_level: str
+) -> int:
+    import logging
+    import os
+    import socket
+    import time
+
+    import uvicorn
+    from pydantic import ValidationError
+
+    from bird_env.errors import BirdEnvError
+    from bird_server.app import create_app
+    from bird_server.auth import Authenticator
+    from bird_server.settings import Settings
+
+    os.environ["TZ"] = "UTC"  # what 'localtime' means in SQL must not depend on the machine
+    time.tzset()
+    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        settings = Settings(**overrides)
+        if host not in LOOPBACK and not insecure and Authenticator(settings).keyless:
+            typer.echo(
+                f"Listening on {host} without tokens would let anybody in. Set BIRD_ENV_RUN_TOKEN and "
+                "BIRD_ENV_ADMIN_TOKEN, or say --insecure.",
+                err=True,
+            )
+            return 2
+        app = create_app(settings)
+    except ValidationError as error:
+        for each in error.errors():
+            name = "BIRD_ENV_" + "_".join(str(part) for part in each["loc"]).upper()
+            typer.echo(f"{name}: {each['msg']} (got {each['input']!r})", err=True)
+        return 2
+    except BirdEnvError as error:
+        typer.echo(f"{error}{f' {error.hint}' if error.hint else ''}", err=True)
+        return 2
+    _raise_descriptor_limit()
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        typer.echo(f"Cannot listen on {host}:{port}: {error.strerror}. --port 0 takes a free port.", err=True)
+        return 2
+    bound = listener.getsockname()[1]
+    shown = f"[{host}]" if family == socket.AF_INET6 else host
+    ready = {"url": f"http://{shown}:{bound}", "host": host, "port": bound, "pid": os.getpid()}
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if not self.should_exit and ready_file is not None:
+                partial = ready_file.with_name(f".{ready_file.name}.{os.getpid()}")
+                partial.write_text(json.dumps(ready), "utf-8")
+                partial.replace(ready_file)
+
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=SHUTDOWN_S,
+        backlog=4096,
+        server_header=False,
+    )
+    server = Server(config)
+    logging.getLogger("bird_server").info("listening on %s, data in %s", ready["url"], settings.data)
+    try:
+        server.run(sockets=[listener])
+    finally:
+        listener.close()
+        if ready_file is not None:
+            ready_file.unlink(missing_ok=True)
+    return 0 if server.started else 1
+
+
+def _raise_descriptor_limit() -> None:
+    """A replica takes two descriptors, a connection one: the soft limit is no reason to refuse them."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,188 @@
+"""The in-process adapter of the engine port: one store, a few threads, replicas in a dictionary.
+
+For tests, notebooks and small servers. What it cannot do: outlive a statement that SQLite cannot interrupt (value
+lengths are bounded for that reason), use more than one core for row-heavy results (they hold the interpreter lock),
+or survive the death of its process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from bird_snapshots.errors import SnapshotError
+from bird_snapshots.execution import Execution, Outcome
+from bird_snapshots.limits import Limits
+from bird_snapshots.replica import Replica
+from bird_snapshots.store import Store
+from bird_snapshots.template import SchemaObject
+
+from bird_env.errors import BirdEnvError, InternalError, PreprocessFailed, Starved, TrajectoryGone
+from bird_server.engine.errors import translate
+from bird_server.engine.port import EngineStatistics, Executed
+
+T = TypeVar("T")
+
+
+def scorer_functions() -> frozenset[str]:
+    """Names of the SQL functions that the scorer's library has: the standard library's SQLite, as the evaluator's."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        return frozenset(name.lower() for (name,) in connection.execute("SELECT name FROM pragma_function_list"))
+
+
+@dataclass(slots=True)
+class _Held:
+    template: str
+    replica: Replica
+
+
+class LocalEngine:
+    """Runs SQL in threads of this process; see `bird_server.engine.port.Engine` for the contract."""
+
+    def __init__(self, root: Path, *, threads: int, engine_functions: frozenset[str] | None) -> None:
+        self._root = root
+        self._engine_functions = engine_functions
+        self._threads = threads
+        self._pool: ThreadPoolExecutor | None = None
+        self._store: Store | None = None
+        self._held: dict[str, _Held] = {}
+        self._guard = threading.Lock()
+        self._served: Counter[str] = Counter()
+
+    async def start(self) -> None:
+        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="sql")
+        try:
+            self._store = await self._run(lambda: Store(self._root, engine_functions=self._engine_functions))
+        except BaseException:
+            self._pool.shutdown(wait=False)
+            self._pool = None
+            raise
+
+    async def stop(self) -> None:
+        pool, self._pool = self._pool, None
+        store, self._store = self._store, None
+        if pool is None:
+            return
+
+        def finish() -> None:
+            pool.shutdown(wait=True)
+            if store is not None:
+                store.close()
+
+        await asyncio.to_thread(finish)
+        self._held.clear()
+
+    async def acquire(self, key: str, template: str, preprocess: Sequence[str], limits: Limits) -> None:
+        store = self._open_store()
+
+        def make() -> Replica:
+            replica = store.acquire(template)
+            try:
+                _prepare(replica, preprocess, limits)
+            except BaseException:
+                replica.release()
+                raise
+            return replica
+
+        if key in self._held:
+            raise InternalError(f"The replica key {key} is in use.")
+        replica = await self._run(make)
+        self._held[key] = _Held(template, replica)
+        self._served[template] += 1
+
+    async def execute(self, key: str, text: str, limits: Limits) -> Executed:
+        held = self._held.get(key)
+        if held is None:
+            raise InternalError(f"The engine holds no replica {key}.")
+        asked = time.perf_counter()
+
+        def run() -> Executed:
+            queue_ms = (time.perf_counter() - asked) * 1e3
+            return Executed(_execute(held, text, limits), queue_ms)
+
+        return await self._run(run)
+
+    async def release(self, key: str) -> None:
+        held = self._held.pop(key, None)
+        if held is not None and self._pool is not None:
+            await self._run(held.replica.release)
+
+    async def schema(self, template: str, *, count: bool = False) -> list[SchemaObject]:
+        store = self._open_store()
+        return await self._run(lambda: store.templates.schema(template, count=count))
+
+    def statistics(self) -> EngineStatistics:
+        live = Counter(held.template for held in self._held.values())
+        disk_bytes = sum(held.replica.disk_bytes() for held in list(self._held.values()))
+        return EngineStatistics(
+            live=len(self._held),
+            served=self._served.total(),
+            disk_bytes=disk_bytes,
+            live_by_template=dict(live),
+            served_by_template=dict(self._served),
+        )
+
+    def _open_store(self) -> Store:
+        if self._store is None:
+            raise InternalError("The engine is not running.")
+        return self._store
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        if self._pool is None:
+            raise InternalError("The engine is not running.")
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        except SnapshotError as error:
+            raise translate(error) from error
+
+
+def _prepare(replica: Replica, preprocess: Sequence[str], limits: Limits) -> None:
+    """Run a task's preprocess_sql; each element stands committed, as the official evaluator commits it."""
+    for index, text in enumerate(preprocess):
+        execution = replica.execute(text, limits)
+        if execution.outcome is Outcome.OK and execution.in_transaction:
+            execution = replica.execute("COMMIT", limits)
+        if execution.outcome is not Outcome.OK:
+            message = execution.error.message if execution.error else str(execution.outcome)
+            raise PreprocessFailed(
+                f"Statement {index} of preprocess_sql failed: {message}", statement_index=index, sql=text[:500]
+            )
+
+
+def _execute(held: _Held, text: str, limits: Limits) -> Execution:
+    """Run a text; a fault of ours leaves the replica at its last state before it, or says what is lost."""
+    replica = held.replica
+    base, pinned = replica.position, replica.pinned
+    try:
+        execution = replica.execute(text, limits)
+    except SnapshotError as error:
+        _restore(held, replica, base, pinned, translate(error))
+        raise
+    if execution.outcome is Outcome.STARVED:
+        fault = Starved(
+            f"The step took {execution.elapsed_ms / 1e3:.1f} s of wall time, "
+            f"{execution.cpu_ms / 1e3:.1f} s of it on a processor."
+        )
+        _restore(held, replica, base, pinned, fault)
+        raise fault
+    return execution
+
+
+def _restore(held: _Held, replica: Replica, base: object, pinned: bool, fault: BirdEnvError) -> None:
+    """Put the replica back to where the step began, so that a retry of the step runs on what it should."""
+    if pinned:
+        raise TrajectoryGone(
+            f"{fault.detail} The open transaction or TEMP objects of this trajectory are lost with it.",
+            end_reason="fault",
+        ) from fault
+    held.replica = replica.branch(base)  # type: ignore[arg-type]
+    replica.release()

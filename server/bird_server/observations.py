@@ -1,0 +1,251 @@
+"""What a policy reads: an execution as text in the format that was asked for, bounded, beside the typed result.
+
+Formats: `table` (aligned columns), `json`, `csv`, and `repr`, which policies trained with BIRD-RL's tools know: "SQL
+executed successfully." and the Python repr of the list of rows (https://github.com/bird-bench/BIRD-RL). Whatever is cut
+is said: how many rows were not returned, how many characters were not shown.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import re
+from collections.abc import Callable, Sequence
+
+from bird_snapshots.execution import Execution, SqlFailure
+from bird_snapshots.execution import Outcome as EngineOutcome
+
+from bird_env import models, values
+from bird_env.models import Observation, ObservationFormat, Outcome
+from bird_env.values import Value
+
+#: Rows that a text is made of at most, whatever is returned typed: more would be cut by the character limit anyway.
+MAX_TEXT_ROWS = 10_000
+
+OUTCOMES: dict[EngineOutcome, Outcome] = {
+    EngineOutcome.OK: Outcome.OK,
+    EngineOutcome.SQL_ERROR: Outcome.SQL_ERROR,
+    EngineOutcome.TIMEOUT: Outcome.TIMEOUT,
+    EngineOutcome.LIMIT: Outcome.LIMIT,
+    EngineOutcome.QUOTA: Outcome.QUOTA,
+}
+
+_RESULT_KEYWORDS = ("select", "with", "pragma")
+_LEADING_COMMENTS = re.compile(r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.DOTALL)
+
+
+def observe(execution: Execution, format: ObservationFormat, *, text_chars: int, cpu_s: float) -> Observation:
+    """The observation of an execution.
+
+    Args:
+        execution: What SQLite did; its outcome is never STARVED (that is a fault of ours, not an observation).
+        format: How `text` is written.
+        text_chars: Characters of `text` at most; what is cut is counted in `text_truncated_chars`.
+        cpu_s: The limit that a timeout's text names.
+    """
+    rows = [tuple(_plain(value) for value in row) for row in execution.rows]
+    text = _printable(_WRITERS[format](execution, rows, cpu_s))
+    shown, cut = _bounded(text, text_chars)
+    return Observation(
+        text=shown,
+        format=format,
+        text_truncated_chars=cut,
+        columns=list(execution.columns),
+        rows=values.encode_rows(rows),
+        rows_seen=execution.rows_seen,
+        rowcount=execution.rowcount,
+        truncated=execution.truncated,
+        statements=[
+            models.StatementOutcome(
+                sql=each.sql,
+                outcome=OUTCOMES[each.outcome],
+                readonly=each.readonly,
+                columns=list(each.columns),
+                rows_seen=each.rows_seen,
+                rowcount=each.rowcount,
+                elapsed_ms=round(each.elapsed_ms, 3),
+                error=_failure(each.error),
+            )
+            for each in execution.statements
+        ],
+        error=_failure(execution.error),
+        in_transaction=execution.in_transaction,
+        transaction_rolled_back=execution.transaction_rolled_back,
+        result_hash=result_hash(execution),
+    )
+
+
+def result_hash(execution: Execution) -> str:
+    """Equal for equal results: sha256 over outcome, error, columns and the engine's digest of every row seen."""
+    parts = [
+        str(OUTCOMES[execution.outcome]),
+        execution.error.message if execution.error else "",
+        json.dumps(list(execution.columns)),
+        execution.digest,
+    ]
+    return hashlib.sha256("\x1f".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def error_message(execution: Execution, cpu_s: float) -> str:
+    """Why a step failed, in one line; SQLite's words where they are SQLite's."""
+    if execution.outcome is EngineOutcome.TIMEOUT:
+        return f"Timeout after {cpu_s:g}s"
+    message = execution.error.message if execution.error else str(execution.outcome)
+    if execution.outcome is EngineOutcome.QUOTA:
+        return f"Quota exceeded: {message}"
+    return message
+
+
+def _failure(failure: SqlFailure | None) -> models.SqlError | None:
+    if failure is None:
+        return None
+    return models.SqlError(
+        message=_printable(failure.message),
+        sqlite_code=failure.sqlite_code,
+        statement_index=failure.statement_index,
+        offset=failure.offset,
+        hint=failure.hint,
+    )
+
+
+def _plain(value: object) -> Value:
+    if value is None or isinstance(value, int | float | str | bytes):
+        return value
+    raise TypeError(f"the engine returned a value of type {type(value).__name__}")
+
+
+def _printable(text: str) -> str:
+    """Text that any encoder takes: what is not UTF-8 becomes a visible escape."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _bounded(text: str, limit: int) -> tuple[str, int]:
+    """The text within the limit, its note included, and how many characters were cut."""
+    if len(text) <= limit:
+        return text, 0
+    room = max(0, limit - len(_cut_note(len(text))))
+    cut = len(text) - room
+    return (text[:room] + _cut_note(cut))[:limit], cut
+
+
+def _cut_note(cut: int) -> str:
+    return f"\n[{cut} more characters not shown]"
+
+
+def _notes(execution: Execution) -> list[str]:
+    """What the numbers alone do not tell a reader."""
+    notes: list[str] = []
+    done = [each for each in execution.statements if each.outcome is EngineOutcome.OK]
+    if execution.outcome is not EngineOutcome.OK and done:
+        notes.append(f"{len(done)} earlier statement(s) of this text had run.")
+    if execution.transaction_rolled_back:
+        notes.append("The open transaction was rolled back.")
+    elif execution.in_transaction:
+        notes.append("A transaction is open.")
+    if execution.error is not None and execution.error.hint:
+        notes.append(execution.error.hint)
+    return notes
+
+
+def _summary(execution: Execution) -> str:
+    """One line for a step without a result set."""
+    if not execution.statements:
+        return "Nothing to execute."
+    changed = sum(each.rowcount or 0 for each in execution.statements)
+    plural = "" if changed == 1 else "s"
+    if any(each.rowcount is not None for each in execution.statements):
+        return f"OK, {changed} row{plural} changed."
+    return "OK."
+
+
+def _row_note(execution: Execution) -> str:
+    seen, shown = execution.rows_seen, len(execution.rows)
+    plural = "" if seen == 1 else "s"
+    return f"({seen} row{plural})" if shown == seen else f"({seen} row{plural}, the first {shown} shown)"
+
+
+def _as_table(execution: Execution, rows: Sequence[Sequence[Value]], cpu_s: float) -> str:
+    if execution.outcome is not EngineOutcome.OK:
+        return "\n".join([f"Error: {error_message(execution, cpu_s)}", *_notes(execution)])
+    if not execution.columns:
+        return "\n".join([_summary(execution), *_notes(execution)])
+    cells = [[_cell(value) for value in row] for row in rows[:MAX_TEXT_ROWS]]
+    header = [_one_line(name) for name in execution.columns]
+    widths = [max([len(name), *(len(row[index]) for row in cells)]) for index, name in enumerate(header)]
+    lines = [
+        " | ".join(name.ljust(width) for name, width in zip(header, widths, strict=True)).rstrip(),
+        "-+-".join("-" * width for width in widths),
+        *(" | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells),
+        _row_note(execution),
+    ]
+    return "\n".join([*lines, *_notes(execution)])
+
+
+def _as_json(execution: Execution, rows: Sequence[Sequence[Value]], cpu_s: float) -> str:
+    body: dict[str, object] = {"outcome": str(OUTCOMES[execution.outcome])}
+    if execution.outcome is not EngineOutcome.OK:
+        body["error"] = error_message(execution, cpu_s)
+    elif execution.columns:
+        body |= {
+            "columns": list(execution.columns),
+            "rows": values.encode_rows(rows[:MAX_TEXT_ROWS]),
+            "rows_seen": execution.rows_seen,
+        }
+    else:
+        body["rows_changed"] = sum(each.rowcount or 0 for each in execution.statements)
+    if notes := _notes(execution):
+        body["notes"] = notes
+    return json.dumps(body, ensure_ascii=False)
+
+
+def _as_csv(execution: Execution, rows: Sequence[Sequence[Value]], cpu_s: float) -> str:
+    if execution.outcome is not EngineOutcome.OK or not execution.columns:
+        return _as_table(execution, rows, cpu_s)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(execution.columns)
+    writer.writerows(["" if value is None else _bare(value) for value in row] for row in rows[:MAX_TEXT_ROWS])
+    notes = _notes(execution)
+    if execution.truncated:
+        notes.insert(0, _row_note(execution))
+    return out.getvalue() + "".join(f"# {note}\n" for note in notes)
+
+
+def _as_repr(execution: Execution, rows: Sequence[Sequence[Value]], cpu_s: float) -> str:
+    if execution.outcome is not EngineOutcome.OK:
+        return f"Execution failed: {error_message(execution, cpu_s)}"
+    last = execution.statements[-1].sql if execution.statements else ""
+    start = _LEADING_COMMENTS.sub("", last, count=1)[:10].lower()
+    text = "SQL executed successfully."
+    if start.startswith(_RESULT_KEYWORDS):
+        text += f"\n\nResults: {[tuple(row) for row in rows]!r}"
+        if execution.truncated:
+            text += f"\n{_row_note(execution)}"
+    return text
+
+
+_WRITERS: dict[ObservationFormat, Callable[[Execution, Sequence[Sequence[Value]], float], str]] = {
+    ObservationFormat.TABLE: _as_table,
+    ObservationFormat.JSON: _as_json,
+    ObservationFormat.CSV: _as_csv,
+    ObservationFormat.REPR: _as_repr,
+}
+
+
+def _cell(value: Value) -> str:
+    return "NULL" if value is None else _one_line(_bare(value))
+
+
+def _bare(value: Value) -> str:
+    if isinstance(value, bytes):
+        return f"X'{value.hex().upper()}'"
+    return str(value)
+
+
+def _one_line(text: str) -> str:
+    """A cell keeps to its line: control characters are written as escapes."""
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
+    )

@@ -1,0 +1,817 @@
+"""The life of a trajectory: create, step, submit, reset, end.
+
+Every operation on one trajectory holds its lock, so that two requests for it never interleave, and runs in a task of
+its own, so that a client that hangs up cancels nothing. The order of things makes retries safe: a step is executed,
+then committed to the ledger, then answered; a repeated step finds its reply in the ledger, or the executed result
+still waiting for its commit, and is never executed twice. An episode that is over (submitted, or out of steps) gives
+its replica and its place back at once; only `reset` makes it live again.
+
+Left out: recovery of live trajectories after a crash (they are marked `server_restarted`), forks and rewinds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import uuid
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from time import perf_counter
+from typing import Any, TypeVar
+
+from sqlalchemy import Executable, insert, update
+
+from bird_env.errors import (
+    BirdEnvError,
+    EpisodeOver,
+    InvalidRequest,
+    KeyReused,
+    NothingSubmitted,
+    ShuttingDown,
+    StaleEpoch,
+    StepConflict,
+    TrajectoryExists,
+    TrajectoryGone,
+    UnknownDatabase,
+    UnknownTask,
+    UnknownTrajectory,
+)
+from bird_env.models import (
+    CreateTrajectory,
+    EndReason,
+    ExecuteSql,
+    FirstObservation,
+    Heartbeat,
+    Observation,
+    ObservationFormat,
+    Outcome,
+    ResetRequest,
+    Score,
+    ScoreRequest,
+    ScoreStatus,
+    StepRequest,
+    StepResult,
+    Submit,
+    Trajectory,
+    TrajectoryStatus,
+    TruncationReason,
+)
+from bird_env.tasks import Task
+from bird_server.admission import Admission
+from bird_server.catalogue import Catalogue
+from bird_server.clock import Clock
+from bird_server.engine.port import Engine, Executed
+from bird_server.fingerprints import fingerprint
+from bird_server.keyed_locks import KeyedLocks
+from bird_server.ledger.models import ScoreRow, StepRow, TrajectoryRow
+from bird_server.ledger.store import Ledger
+from bird_server.limits import TrajectoryLimits
+from bird_server.observations import OUTCOMES, observe
+from bird_server.prompts import Prompts
+from bird_server.schema_text import within_budget
+from bird_server.scores import Scores, unscorable
+from bird_server.settings import Settings
+from bird_server.wire import to_json
+
+log = logging.getLogger("bird_server.trajectories")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A reply as its JSON text; `replayed` when it is the stored one."""
+
+    body: str
+    replayed: bool = False
+
+
+@dataclass(slots=True)
+class _Executed:
+    """A step that was run and waits for its commit."""
+
+    step_index: int
+    fingerprint: str
+    result: StepResult
+    statements: Sequence[Executable]
+    ends: EndReason | None
+    score: Score | None
+
+
+@dataclass(slots=True)
+class _Live:
+    """A trajectory that holds a replica and a place."""
+
+    trajectory_id: str
+    run_id: str | None
+    group_id: str | None
+    task_id: str | None
+    database: str
+    template: str
+    epoch: int
+    next_step_index: int
+    limits: TrajectoryLimits
+    lease_s: float
+    created_at: datetime
+    lifetime_expires_at: datetime
+    lifetime_deadline: float
+    metadata: dict[str, Any]
+    seed: int | None
+    format: ObservationFormat
+    preprocess_sql: list[str]
+    fingerprint: str
+    first_observation: str
+    lease_deadline: float = 0.0
+    lease_expires_at: datetime | None = None
+    uncommitted: _Executed | None = None
+
+    @property
+    def key(self) -> str:
+        return replica_key(self.trajectory_id, self.epoch)
+
+
+def replica_key(trajectory_id: str, epoch: int) -> str:
+    """The engine's name for a trajectory's replica: one an epoch."""
+    return f"{trajectory_id}#{epoch}"
+
+
+class Trajectories:
+    """All trajectories of one server."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        clock: Clock,
+        engine: Engine,
+        ledger: Ledger,
+        catalogue: Catalogue,
+        scores: Scores,
+        prompts: Prompts,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._engine = engine
+        self._ledger = ledger
+        self._catalogue = catalogue
+        self._scores = scores
+        self._prompts = prompts
+        self._live: dict[str, _Live] = {}
+        self._locks = KeyedLocks()
+        self._running: set[asyncio.Task[Any]] = set()
+        self.admission = Admission(settings.capacity, settings.queue_limit)
+        self.draining = False
+
+    # ---- what the routes call ----
+
+    async def create(self, request: CreateTrajectory, wait_s: float) -> Answer:
+        """Make a trajectory, or answer again what was answered to the same request.
+
+        Raises:
+            InvalidRequest, UnknownTask, UnknownDatabase, PreprocessFailed, TrajectoryExists, TrajectoryGone,
+            Overloaded.
+        """
+        if self.draining:
+            raise ShuttingDown()
+        return await self._run(self._create(request, wait_s))
+
+    async def step(self, trajectory_id: str, request: StepRequest) -> Answer:
+        """Run a step, or answer again what was answered to it.
+
+        Raises:
+            UnknownTrajectory, TrajectoryGone, EpisodeOver, StaleEpoch, StepConflict, KeyReused; a ServiceError when the
+            fault is ours, after which the same step may be sent again.
+        """
+        return await self._run(self._step(trajectory_id, request))
+
+    async def reset(self, trajectory_id: str, request: ResetRequest, wait_s: float) -> Answer:
+        """A fresh replica in a new epoch; an ended episode becomes live again, its lifetime starts anew."""
+        return await self._run(self._reset(trajectory_id, request, wait_s))
+
+    async def score(self, trajectory_id: str, request: ScoreRequest) -> Score:
+        """The submitted score again; with `sql`, that solution's, which changes nothing of the trajectory."""
+        return await self._run(self._score(trajectory_id, request))
+
+    async def heartbeat(self, trajectory_id: str) -> Heartbeat:
+        live = self._live.get(trajectory_id)
+        if live is None:
+            raise await self._not_live(trajectory_id)
+        self._renew(live)
+        return Heartbeat(trajectory_id=trajectory_id, lease_expires_at=live.lease_expires_at)
+
+    async def get(self, trajectory_id: str) -> Trajectory:
+        live = self._live.get(trajectory_id)
+        if live is not None:
+            self._renew(live)
+            return self._view(live)
+        row = await self._ledger.trajectory(trajectory_id)
+        if row is None:
+            raise UnknownTrajectory(f"No trajectory {trajectory_id!r}.")
+        return self.view_row(row)
+
+    async def end(self, trajectory_id: str, reason: EndReason = EndReason.DELETED) -> None:
+        """End a trajectory for good. Unknown and ended ones are nothing; a running step finishes first."""
+        await self._run(self._end(trajectory_id, reason))
+
+    async def end_run(self, run_id: str) -> int:
+        """End every live trajectory of a run; returns how many."""
+        found = [live.trajectory_id for live in self._live.values() if live.run_id == run_id]
+        await asyncio.gather(*(self.end(trajectory_id) for trajectory_id in found))
+        return len(found)
+
+    async def reap(self) -> int:
+        """End what has outlived its lease or its lifetime, unless a request for it is at work. Returns how many."""
+        now = self._clock.monotonic()
+        expired = [
+            (live.trajectory_id, EndReason.LIFETIME if now >= live.lifetime_deadline else EndReason.LEASE_EXPIRED)
+            for live in list(self._live.values())
+            if now >= min(live.lease_deadline, live.lifetime_deadline) and not self._locks.busy(live.trajectory_id)
+        ]
+        for trajectory_id, reason in expired:
+            try:
+                await self._run(self._end(trajectory_id, reason, only_if_expired=True))
+            except BirdEnvError as error:  # the others must still be ended; this one is tried again in the next round
+                log.error("could not end %s: %s", trajectory_id, error)
+        return len(expired)
+
+    async def stop(self) -> None:
+        """Let running operations finish; replicas go with the engine."""
+        self.draining = True
+        while self._running:
+            await asyncio.wait(self._running)
+
+    @property
+    def live(self) -> int:
+        return len(self._live)
+
+    def live_by_run(self) -> dict[str, int]:
+        return dict(Counter(live.run_id for live in self._live.values() if live.run_id is not None))
+
+    def view_row(self, row: TrajectoryRow) -> Trajectory:
+        """A trajectory as the ledger has it; a live one as it is in memory."""
+        live = self._live.get(row.trajectory_id)
+        if live is not None:
+            return self._view(live)
+        limits = TrajectoryLimits.from_wire(row.limits)
+        return Trajectory(
+            trajectory_id=row.trajectory_id,
+            run_id=row.run_id,
+            group_id=row.group_id,
+            task_id=row.task_id,
+            database=row.database,
+            template_sha256=row.template,
+            status=TrajectoryStatus(row.status),
+            end_reason=EndReason(row.end_reason) if row.end_reason else None,
+            epoch=row.epoch,
+            next_step_index=row.next_step_index,
+            max_steps=limits.max_steps,
+            limits=limits.wire(),
+            lease_s=row.lease_s,
+            created_at=row.created_at,
+            lease_expires_at=None,
+            lifetime_expires_at=row.lifetime_expires_at,
+            ended_at=row.ended_at,
+            metadata=row.client_metadata,
+            seed=row.seed,
+            reward=row.reward,
+        )
+
+    # ---- create and reset ----
+
+    async def _create(self, request: CreateTrajectory, wait_s: float) -> Answer:
+        trajectory_id = request.trajectory_id or uuid.uuid4().hex
+        digest = fingerprint(request)
+        async with self._locks.hold(trajectory_id):
+            if request.trajectory_id is not None:
+                earlier = await self._created_before(trajectory_id, digest)
+                if earlier is not None:
+                    return earlier
+            task, database, preprocess = await self._source(request)
+            template = await self._template(database)
+            limits = TrajectoryLimits.resolve(request.limits, self._settings)
+            now = self._clock.now()
+            live = _Live(
+                trajectory_id=trajectory_id,
+                run_id=request.run_id,
+                group_id=request.group_id,
+                task_id=request.task_id,
+                database=database,
+                template=template,
+                epoch=0,
+                next_step_index=0,
+                limits=limits,
+                lease_s=min(request.lease_s or self._settings.lease_s, self._settings.max_lifetime_s),
+                created_at=now,
+                lifetime_expires_at=now,
+                lifetime_deadline=0.0,
+                metadata=request.metadata,
+                seed=request.seed,
+                format=request.format or self._settings.format,
+                preprocess_sql=preprocess,
+                fingerprint=digest,
+                first_observation="",
+            )
+            observation = await self._first_observation(live, task, request.prompt or self._settings.prompt)
+            live.first_observation = to_json(observation)
+            await self.admission.take(wait_s)
+            try:
+                await self._with_replica(live, self._insert)
+            except BaseException:
+                self.admission.give_back()
+                raise
+            self._live[trajectory_id] = live
+            return self._created(live)
+
+    async def _with_replica(self, live: _Live, statement: Callable[[_Live], Executable]) -> None:
+        """Make the replica of the trajectory's present epoch and commit it; leaves no replica behind on failure."""
+        self._start_lifetime(live)
+        await self._engine.acquire(live.key, live.template, live.preprocess_sql, self._preprocess_limits().engine())
+        try:
+            await self._ledger.write(statement(live))
+        except BaseException:
+            await self._engine.release(live.key)
+            raise
+        self._renew(live)
+
+    def _preprocess_limits(self) -> TrajectoryLimits:
+        """A task's own statements are held to the server's limits, not to what a client allows its policy."""
+        return TrajectoryLimits.resolve(CreateTrajectory().limits, self._settings)
+
+    async def _created_before(self, trajectory_id: str, digest: str) -> Answer | None:
+        """The answer to an earlier create under this id, if there was one and it was the same request."""
+        live = self._live.get(trajectory_id)
+        row = None if live is not None else await self._ledger.trajectory(trajectory_id)
+        if live is None and row is None:
+            return None
+        if digest != (live.fingerprint if live is not None else row.fingerprint):  # type: ignore[union-attr]
+            raise TrajectoryExists(f"The trajectory {trajectory_id!r} was made by another request.")
+        if live is not None:
+            self._renew(live)
+            return self._created(live, replayed=True)
+        if row is None or row.closed:
+            raise self._gone(row) if row is not None else UnknownTrajectory()
+        view = self.view_row(row)
+        return Answer(_with_observation(view, row.first_observation), replayed=True)
+
+    async def _source(self, request: CreateTrajectory) -> tuple[Task | None, str, list[str]]:
+        """The task, the database's name and the statements to run first."""
+        if (request.task_id is None) == (request.database is None):
+            raise InvalidRequest("Name either `task_id` or `database`.")
+        if request.task_id is None:
+            return None, request.database or "", list(request.preprocess_sql or [])
+        if request.preprocess_sql is not None:
+            raise InvalidRequest("`preprocess_sql` goes with `database`; a task brings its own.")
+        task = await asyncio.to_thread(self._catalogue.task, request.task_id)
+        if task is None:
+            raise UnknownTask(f"No task {request.task_id!r}.")
+        return task, task.database, list(task.preprocess_sql)
+
+    async def _template(self, database: str) -> str:
+        found = await asyncio.to_thread(self._catalogue.database, database)
+        if found is None:
+            raise UnknownDatabase(f"No database {database!r}.")
+        return found.digest
+
+    async def _first_observation(self, live: _Live, task: Task | None, prompt: str) -> FirstObservation:
+        issue_sql = list(task.issue_sql) if task else []
+        objects = await self._engine.schema(live.template)
+        schema = within_budget(objects, live.limits.schema_chars, [*(issue_sql), task.issue if task else ""])
+        filled = self._prompts.render(
+            prompt,
+            {
+                "issue": task.issue if task else None,
+                "evidence": task.evidence if task else None,
+                "issue_sql": issue_sql,
+                "schema": schema.text,
+                "schema_truncated_chars": schema.truncated_chars,
+                "database": live.database,
+                "max_steps": live.limits.max_steps,
+            },
+        )
+        return FirstObservation(
+            text=filled.text,
+            issue=task.issue if task else None,
+            schema_text=schema.text,
+            schema_truncated_chars=schema.truncated_chars,
+            issue_sql=issue_sql,
+            messages=list(filled.messages),
+            prompt_template=filled.template,
+        )
+
+    async def _reset(self, trajectory_id: str, request: ResetRequest, wait_s: float) -> Answer:
+        async with self._locks.hold(trajectory_id):
+            live = await self._settled(trajectory_id)
+            if live is not None:
+                return await self._reset_live(live, request)
+            row = await self._ledger.trajectory(trajectory_id)
+            if row is None:
+                raise UnknownTrajectory(f"No trajectory {trajectory_id!r}.")
+            if row.closed:
+                raise self._gone(row)
+            _check_reset_epoch(request, row.epoch)
+            live = self._from_row(row)
+            live.epoch += 1
+            await self.admission.take(wait_s)
+            try:
+                await self._with_replica(live, self._update_reset)
+            except BaseException:
+                self.admission.give_back()
+                raise
+            self._live[trajectory_id] = live
+            return self._created(live)
+
+    async def _reset_live(self, live: _Live, request: ResetRequest) -> Answer:
+        if request.epoch is not None and request.epoch == live.epoch - 1:
+            self._renew(live)
+            return self._created(live, replayed=True)
+        _check_reset_epoch(request, live.epoch)
+        old_key = live.key
+        live.epoch += 1
+        try:
+            await self._with_replica(live, self._update_reset)
+        except BaseException:
+            live.epoch -= 1
+            raise
+        live.next_step_index = 0
+        await self._engine.release(old_key)
+        return self._created(live)
+
+    # ---- steps ----
+
+    async def _step(self, trajectory_id: str, request: StepRequest) -> Answer:
+        digest = fingerprint(request.action)
+        async with self._locks.hold(trajectory_id):
+            live = await self._settled(trajectory_id)
+            if live is None:
+                return await self._step_of_ended(trajectory_id, request, digest)
+            self._renew(live)
+            if request.epoch != live.epoch:
+                raise StaleEpoch(f"The trajectory is in epoch {live.epoch}.", epoch=live.epoch)
+            if request.step_index < live.next_step_index:
+                return await self._stored_step(trajectory_id, request, digest)
+            if request.step_index > live.next_step_index:
+                raise StepConflict(
+                    f"Step {request.step_index} came before step {live.next_step_index}.",
+                    expected_step_index=live.next_step_index,
+                )
+            try:
+                executed = await self._execute(live, request, digest)
+            except TrajectoryGone:
+                await self._finish(live, EndReason.FAULT)
+                raise
+            live.uncommitted = executed
+            await self._commit(live, executed)
+            return Answer(to_json(executed.result))
+
+    async def _execute(self, live: _Live, request: StepRequest, digest: str) -> _Executed:
+        started = perf_counter()
+        last = request.step_index + 1 >= live.limits.max_steps
+        score: Score | None = None
+        executed: Executed | None = None
+        if isinstance(request.action, ExecuteSql):
+            executed = await self._engine.execute(live.key, request.action.sql, live.limits.engine())
+            observation = observe(
+                executed.execution, live.format, text_chars=live.limits.text_chars, cpu_s=live.limits.sql_cpu_s
+            )
+            ends = EndReason.MAX_STEPS if last else None
+        else:
+            score = await self._submission(live, request.action)
+            observation = _submitted(score, live.format)
+            ends = EndReason.SUBMITTED
+        queue_ms = executed.queue_ms if executed else 0.0
+        self._renew(live)
+        result = StepResult(
+            trajectory_id=live.trajectory_id,
+            epoch=live.epoch,
+            step_index=request.step_index,
+            observation=observation,
+            reward=score.reward if score else None,
+            reward_parts=score.reward_parts if score else {},
+            terminated=ends is EndReason.SUBMITTED,
+            truncated=ends is EndReason.MAX_STEPS,
+            truncation_reason=TruncationReason.MAX_STEPS if ends is EndReason.MAX_STEPS else None,
+            outcome=_outcome(executed),
+            elapsed_ms=round((perf_counter() - started) * 1e3 - queue_ms, 3),
+            queue_ms=round(queue_ms, 3),
+            lease_expires_at=None if ends else live.lease_expires_at,
+            score=score,
+        )
+        execution = executed.execution if executed else None
+        step = insert(StepRow).values(
+            trajectory_id=live.trajectory_id,
+            epoch=live.epoch,
+            step_index=request.step_index,
+            fingerprint=digest,
+            action=request.action.model_dump(mode="python"),
+            policy_version=request.policy_version,
+            outcome=str(result.outcome),
+            reply=to_json(result),
+            result_hash=observation.result_hash,
+            in_transaction=observation.in_transaction,
+            pinned=execution.pinned if execution else False,
+            position=str(execution.position) if execution else None,
+            elapsed_ms=result.elapsed_ms,
+            created_at=self._clock.now(),
+        )
+        statements: list[Executable] = [step]
+        if score is not None:
+            statements.append(self._insert_score(score, request.action, live))
+        if ends is not None:
+            statements.append(self._update_ended(live, ends, score=score, steps=request.step_index + 1))
+        return _Executed(request.step_index, digest, result, statements, ends, score)
+
+    async def _submission(self, live: _Live, action: Submit) -> Score:
+        if live.task_id is None:
+            return unscorable(None, self._scores.versions)
+        return await self._scores.score(live.task_id, action.sql)
+
+    async def _settled(self, trajectory_id: str) -> _Live | None:
+        """The live trajectory, once a step whose commit failed is committed after all; None when it is not live."""
+        live = self._live.get(trajectory_id)
+        if live is not None and live.uncommitted is not None:
+            await self._commit(live, live.uncommitted)
+        return self._live.get(trajectory_id)
+
+    async def _commit(self, live: _Live, executed: _Executed) -> None:
+        """Make an executed step stand. On failure it stays executed: whoever asks next commits it first."""
+        await self._ledger.write(*executed.statements)
+        live.uncommitted = None
+        live.next_step_index = executed.step_index + 1
+        if executed.ends is not None:
+            self._live.pop(live.trajectory_id, None)
+            await self._give_up(live)
+
+    async def _stored_step(self, trajectory_id: str, request: StepRequest, digest: str) -> Answer:
+        stored = await self._ledger.step(trajectory_id, request.epoch, request.step_index)
+        if stored is None:
+            raise StepConflict(f"Step {request.step_index} is not in the ledger.")
+        if stored.fingerprint != digest:
+            raise KeyReused(f"Step {request.step_index} of epoch {request.epoch} was sent before with another action.")
+        return Answer(stored.reply, replayed=True)
+
+    async def _step_of_ended(self, trajectory_id: str, request: StepRequest, digest: str) -> Answer:
+        row = await self._ledger.trajectory(trajectory_id)
+        if row is None:
+            raise UnknownTrajectory(f"No trajectory {trajectory_id!r}.")
+        if request.epoch == row.epoch and request.step_index < row.next_step_index:
+            return await self._stored_step(trajectory_id, request, digest)
+        raise self._ended(row)
+
+    # ---- score ----
+
+    async def _score(self, trajectory_id: str, request: ScoreRequest) -> Score:
+        async with self._locks.hold(trajectory_id):
+            live = self._live.get(trajectory_id)
+            if live is not None:
+                self._renew(live)
+            row = await self._ledger.trajectory(trajectory_id)
+            if row is None:
+                raise UnknownTrajectory(f"No trajectory {trajectory_id!r}.")
+            if request.sql is None:
+                if live is not None or row.score is None:
+                    raise NothingSubmitted()
+                return Score.model_validate(json.loads(row.score))
+            task_id = row.task_id
+        if task_id is None:
+            return unscorable(None, self._scores.versions)
+        score = await self._scores.score(task_id, request.sql)
+        await self.record_score(score, request.sql, trajectory_id=trajectory_id)
+        return score
+
+    async def record_score(self, score: Score, solution: Sequence[str], *, trajectory_id: str | None = None) -> None:
+        """Keep a score that no step carries."""
+        await self._ledger.write(
+            insert(ScoreRow).values(
+                trajectory_id=trajectory_id,
+                task_id=score.task_id,
+                solution=list(solution),
+                score=to_json(score),
+                created_at=self._clock.now(),
+            )
+        )
+
+    # ---- end ----
+
+    async def _end(self, trajectory_id: str, reason: EndReason, *, only_if_expired: bool = False) -> None:
+        async with self._locks.hold(trajectory_id):
+            live = self._live.get(trajectory_id)
+            if live is None:
+                row = None if only_if_expired else await self._ledger.trajectory(trajectory_id)
+                if row is not None and not row.closed:
+                    await self._ledger.write(self._update_closed(trajectory_id))
+                return
+            if only_if_expired and self._clock.monotonic() < min(live.lease_deadline, live.lifetime_deadline):
+                return  # renewed while this waited
+            await self._finish(live, reason)
+
+    async def _finish(self, live: _Live, reason: EndReason) -> None:
+        """The replica and the place go whatever the ledger says: a place must not leak because a disk is full."""
+        self._live.pop(live.trajectory_id, None)
+        executed = live.uncommitted
+        statements = list(executed.statements) if executed else []
+        if executed is not None and executed.ends is not None:
+            statements.append(self._update_closed(live.trajectory_id))
+        else:
+            steps = executed.step_index + 1 if executed else live.next_step_index
+            statements.append(self._update_ended(live, reason, closed=True, steps=steps))
+        try:
+            await self._ledger.write(*statements)
+        finally:
+            await self._give_up(live)
+
+    async def _give_up(self, live: _Live) -> None:
+        try:
+            await self._engine.release(live.key)
+        finally:
+            self.admission.give_back()
+
+    # ---- leases ----
+
+    def _renew(self, live: _Live) -> None:
+        live.lease_deadline = self._clock.monotonic() + live.lease_s
+        live.lease_expires_at = min(self._clock.now() + timedelta(seconds=live.lease_s), live.lifetime_expires_at)
+
+    def _start_lifetime(self, live: _Live) -> None:
+        live.lifetime_deadline = self._clock.monotonic() + self._settings.max_lifetime_s
+        live.lifetime_expires_at = self._clock.now() + timedelta(seconds=self._settings.max_lifetime_s)
+
+    # ---- views and rows ----
+
+    def _view(self, live: _Live) -> Trajectory:
+        return Trajectory(
+            trajectory_id=live.trajectory_id,
+            run_id=live.run_id,
+            group_id=live.group_id,
+            task_id=live.task_id,
+            database=live.database,
+            template_sha256=live.template,
+            status=TrajectoryStatus.LIVE,
+            epoch=live.epoch,
+            next_step_index=live.next_step_index,
+            max_steps=live.limits.max_steps,
+            limits=live.limits.wire(),
+            lease_s=live.lease_s,
+            created_at=live.created_at,
+            lease_expires_at=live.lease_expires_at,
+            lifetime_expires_at=live.lifetime_expires_at,
+            metadata=live.metadata,
+            seed=live.seed,
+        )
+
+    def _created(self, live: _Live, *, replayed: bool = False) -> Answer:
+        return Answer(_with_observation(self._view(live), live.first_observation), replayed)
+
+    def _from_row(self, row: TrajectoryRow) -> _Live:
+        return _Live(
+            trajectory_id=row.trajectory_id,
+            run_id=row.run_id,
+            group_id=row.group_id,
+            task_id=row.task_id,
+            database=row.database,
+            template=row.template,
+            epoch=row.epoch,
+            next_step_index=0,
+            limits=TrajectoryLimits.from_wire(row.limits),
+            lease_s=row.lease_s,
+            created_at=row.created_at,
+            lifetime_expires_at=row.lifetime_expires_at,
+            lifetime_deadline=0.0,
+            metadata=row.client_metadata,
+            seed=row.seed,
+            format=ObservationFormat(row.format),
+            preprocess_sql=row.preprocess_sql,
+            fingerprint=row.fingerprint,
+            first_observation=row.first_observation,
+        )
+
+    def _insert(self, live: _Live) -> Executable:
+        return insert(TrajectoryRow).values(
+            trajectory_id=live.trajectory_id,
+            run_id=live.run_id,
+            group_id=live.group_id,
+            task_id=live.task_id,
+            database=live.database,
+            template=live.template,
+            status=str(TrajectoryStatus.LIVE),
+            closed=False,
+            epoch=live.epoch,
+            next_step_index=0,
+            limits=live.limits.wire(),
+            lease_s=live.lease_s,
+            created_at=live.created_at,
+            lifetime_expires_at=live.lifetime_expires_at,
+            client_metadata=live.metadata,
+            seed=live.seed,
+            format=str(live.format),
+            preprocess_sql=live.preprocess_sql,
+            fingerprint=live.fingerprint,
+            first_observation=live.first_observation,
+        )
+
+    def _update_reset(self, live: _Live) -> Executable:
+        return (
+            update(TrajectoryRow)
+            .where(TrajectoryRow.trajectory_id == live.trajectory_id)
+            .values(
+                status=str(TrajectoryStatus.LIVE),
+                end_reason=None,
+                ended_at=None,
+                epoch=live.epoch,
+                next_step_index=0,
+                lifetime_expires_at=live.lifetime_expires_at,
+                score=None,
+                reward=None,
+            )
+        )
+
+    def _update_ended(
+        self, live: _Live, reason: EndReason, *, steps: int, score: Score | None = None, closed: bool = False
+    ) -> Executable:
+        return (
+            update(TrajectoryRow)
+            .where(TrajectoryRow.trajectory_id == live.trajectory_id)
+            .values(
+                status=str(TrajectoryStatus.ENDED),
+                end_reason=str(reason),
+                closed=closed,
+                next_step_index=steps,
+                ended_at=self._clock.now(),
+                score=to_json(score) if score else None,
+                reward=score.reward if score else None,
+            )
+        )
+
+    def _update_closed(self, trajectory_id: str) -> Executable:
+        return update(TrajectoryRow).where(TrajectoryRow.trajectory_id == trajectory_id).values(closed=True)
+
+    def _insert_score(self, score: Score, action: ExecuteSql | Submit, live: _Live) -> Executable:
+        return insert(ScoreRow).values(
+            trajectory_id=live.trajectory_id,
+            epoch=live.epoch,
+            task_id=score.task_id,
+            solution=list(action.sql),
+            score=to_json(score),
+            created_at=self._clock.now(),
+        )
+
+    # ---- errors ----
+
+    async def _not_live(self, trajectory_id: str) -> BirdEnvError:
+        row = await self._ledger.trajectory(trajectory_id)
+        return UnknownTrajectory(f"No trajectory {trajectory_id!r}.") if row is None else self._ended(row)
+
+    def _ended(self, row: TrajectoryRow) -> BirdEnvError:
+        return (
+            self._gone(row)
+            if row.closed
+            else EpisodeOver(f"The episode ended: {row.end_reason}.", end_reason=row.end_reason)
+        )
+
+    def _gone(self, row: TrajectoryRow) -> TrajectoryGone:
+        return TrajectoryGone(
+            f"The trajectory {row.trajectory_id!r} has ended: {row.end_reason}.", end_reason=row.end_reason
+        )
+
+    # ---- running ----
+
+    async def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run to the end whatever becomes of the caller: a client that hangs up cancels nothing."""
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._done)
+        return await asyncio.shield(task)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, BirdEnvError):
+            log.error("an operation failed", exc_info=error)
+
+
+def _outcome(executed: Executed | None) -> Outcome:
+    return Outcome.SUBMITTED if executed is None else OUTCOMES[executed.execution.outcome]
+
+
+def _with_observation(view: Trajectory, observation: str) -> str:
+    """The wire form of a CreatedTrajectory: the observation is stored as JSON and joined as such, not parsed again."""
+    return f'{to_json(view)[:-1]},"observation":{observation}}}'
+
+
+def _check_reset_epoch(request: ResetRequest, epoch: int) -> None:
+    if request.epoch is not None and request.epoch != epoch:
+        raise StaleEpoch(f"The trajectory is in epoch {epoch}.", epoch=epoch)
+
+
+def _submitted(score: Score, format: ObservationFormat) -> Observation:
+    """What a policy reads of its submission: the verdict, nothing of gold or tests."""
+    text = {
+        ScoreStatus.SUCCESS: "Submitted. The solution is right.",
+        ScoreStatus.FAILED: "Submitted. The solution is not right.",
+        ScoreStatus.UNSCORABLE: "Submitted. There is nothing to score it with.",
+    }[score.status]
+    verdict = score.official.model_dump(mode="json") if score.official else None
+    content = json.dumps([str(Outcome.SUBMITTED), str(score.status), verdict], sort_keys=True)
+    return Observation(text=text, format=format, result_hash=hashlib.sha256(content.encode()).hexdigest())
