@@ -1,4 +1,4 @@
-"""What every request goes through before a route sees it: an id, and a bound on its body.
+"""What every request goes through before a route sees it: an id, a bound on its body, and a net under the route.
 
 Plain ASGI, so that no response is buffered and no handler is cancelled when its client hangs up.
 """
@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bird_env.errors import BodyTooLarge
-from bird_server.problems import problem_response
+from bird_server.problems import defect_response, problem_response
 
 _SAFE_ID = re.compile(r"[A-Za-z0-9._:@=+/~-]{1,128}")
 
@@ -33,24 +33,36 @@ class RequestContext:
         request_id = given if _SAFE_ID.fullmatch(given) else uuid.uuid4().hex
         scope["bird_env.request_id"] = request_id
 
+        started = False
+
         async def send_with_id(message: Message) -> None:
+            nonlocal started
             if message["type"] == "http.response.start":
+                started = True
                 own = [(b"x-request-id", request_id.encode("latin-1")), (b"x-api-version", b"v1")]
                 message = {**message, "headers": [*message.get("headers", []), *own]}
             await send(message)
 
-        declared = headers.get(b"content-length", b"0")
-        if declared.isdigit() and int(declared) > self._max_body_bytes:
-            await self._refuse(scope, receive, send_with_id)
-            return
-        body = await self._read(receive) if b"content-length" not in headers else None
-        if body is None:
-            if b"content-length" in headers:
-                await self._app(scope, receive, send_with_id)
+        try:
+            await self._bounded(headers, scope, receive, send_with_id)
+        except Exception as error:
+            if started:
+                raise
+            await defect_response(error, Request(scope))(scope, receive, send_with_id)
+
+    async def _bounded(self, headers: dict[bytes, bytes], scope: Scope, receive: Receive, send: Send) -> None:
+        declared = headers.get(b"content-length")
+        if declared is not None:
+            if declared.isdigit() and int(declared) > self._max_body_bytes:
+                await self._refuse(scope, receive, send)
             else:
-                await self._refuse(scope, receive, send_with_id)
+                await self._app(scope, receive, send)  # the HTTP parser holds the body to what was declared
             return
-        await self._app(scope, _replay(body, receive), send_with_id)
+        body = await self._read(receive)
+        if body is None:
+            await self._refuse(scope, receive, send)
+        else:
+            await self._app(scope, _replay(body, receive), send)
 
     async def _read(self, receive: Receive) -> list[Message] | None:
         """The messages of a body of undeclared length, or None when it passes the bound."""

@@ -1,8 +1,8 @@
 """One table from errors to HTTP: every error of the tree has a status, every failure of a request one JSON shape.
 
-`STATUS` gives the status of each code; `EngineErrors` in `engine/errors.py` turns the storage engine's errors into ours
-before they get here. Whatever reaches the application without being one of ours is a defect: it is logged with its
-traceback and answered as `internal_error`, without a word of it.
+`STATUS` gives the status of each code; `engine/errors.py` turns the storage engine's errors into ours before they get
+here. Whatever reaches the middleware without being one of ours is a defect: it is logged with its traceback and
+answered as `internal_error`, without a word of it.
 """
 
 from __future__ import annotations
@@ -95,6 +95,12 @@ def problem_response(error: BirdEnvError, request: Request) -> Response:
     return Response(json.dumps(body, default=str), status, headers, MEDIA_TYPE)
 
 
+def defect_response(error: Exception, request: Request) -> Response:
+    """The reply to a failure that is none of ours: the log has its traceback, the caller its request_id."""
+    log.error("request %s failed: %s", request.scope.get("bird_env.request_id"), request.url.path, exc_info=error)
+    return problem_response(InternalError(), request)
+
+
 def install(app: FastAPI) -> None:
     """Make every failure of every route a problem document."""
 
@@ -113,14 +119,9 @@ def install(app: FastAPI) -> None:
             raise error
         return problem_response(_from_http(error), request)
 
-    async def defect(request: Request, error: Exception) -> Response:
-        log.error("request failed: %s %s", request.method, request.url.path, exc_info=error)
-        return problem_response(InternalError(), request)
-
     app.add_exception_handler(BirdEnvError, ours)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http)
-    app.add_exception_handler(Exception, defect)
 
 
 def _from_http(error: HTTPException) -> BirdEnvError:

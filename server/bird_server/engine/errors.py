@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from bird_snapshots import errors as engine_errors
-
 from bird_env.errors import BirdEnvError, DataError, InternalError, StoreFull, UnknownDatabase
+from bird_snapshots import errors as engine_errors
 
 #: Looked up along the method resolution order, so that the nearest ancestor decides.
 TABLE: dict[type[Exception], type[BirdEnvError]] = {
