@@ -1,0 +1,98 @@
+"""The private directory of one scoring, and the database file in it.
+
+    <root>/                                  working directory of the tests, as the evaluator's own directory is
+    <root>/sqlite_databases_test/<db>/<db>.sqlite
+    <root>/tmp/                              TMPDIR and SQLite's temporary files
+    <root>/.<random>/0, 1, …                 copies that wait for a reset
+
+Every copy is made before anything of the task runs: afterwards the child needs no access to the source, and a reset is
+a rename, which costs nothing and cannot run out of space. What it leaves out: removing the directory (`zygote`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+#: First bytes of a SQLite file; an empty file is an empty database.
+_MAGIC = b"SQLite format 3\0"
+_SAFE_NAME = re.compile(r"[A-Za-z0-9_.\- ]{1,100}")
+#: With less room than this left, "disk full" is the machine's fault and not the statement's.
+_STARVED_BYTES = 1 << 20
+_DISK_ERRORS = frozenset({"SQLITE_FULL", "SQLITE_IOERR"})
+
+
+class WorkspaceError(Exception):
+    """The private copy could not be made: a fault of the machine or of the source, never a verdict."""
+
+
+class PrivateWorkspace:
+    """One database file of one scoring, with the resets that the official flow makes.
+
+    Args:
+        root: A directory that does not exist yet.
+        name: The database's name in the record; anything that is no plain file name becomes "database".
+        source: The immutable file to copy.
+        copies: Files to make: one, and another for each reset to come.
+
+    Raises:
+        WorkspaceError: The source cannot be read or is no SQLite file, or there is no room for the copies.
+    """
+
+    def __init__(self, root: Path, name: Any, source: Path, *, copies: int) -> None:
+        self._root = root
+        safe = name if isinstance(name, str) and _SAFE_NAME.fullmatch(name) and name.strip(". ") else "database"
+        folder = f"sqlite_databases_test/{safe}"
+        self.db_path = f"./{folder}/{safe}.sqlite"
+        self._file = root / folder / f"{safe}.sqlite"
+        self.temporary = root / "tmp"
+        self.starved = False
+        self._waiting: list[Path] = []
+        try:
+            _check_source(source)
+            self._file.parent.mkdir(parents=True)
+            self.temporary.mkdir()
+            shutil.copyfile(source, self._file)
+            if copies > 1:
+                shelf = root / f".{secrets.token_hex(8)}"
+                shelf.mkdir()
+                self._waiting = [shelf / str(number) for number in range(copies - 1)]
+                for path in self._waiting:
+                    shutil.copyfile(source, path)
+        except OSError as error:
+            raise WorkspaceError(f"no private copy of the database: {error.strerror or error}") from error
+
+    @property
+    def file(self) -> str:
+        return str(self._file)
+
+    def reset(self) -> None:
+        """A fresh copy in place of the file; open connections stay on the file that was there.
+
+        Raises:
+            WorkspaceError: No copy is left: more resets than were asked for.
+        """
+        if not self._waiting:
+            raise WorkspaceError("no copy is left for another reset")
+        for suffix in ("-wal", "-shm", "-journal", ""):
+            Path(f"{self._file}{suffix}").unlink(missing_ok=True)
+        self._waiting.pop(0).rename(self._file)
+
+    def observe(self, error: Exception) -> None:
+        """Look at a statement's error: a full disk under us is remembered as `starved`."""
+        name = getattr(error, "sqlite_errorname", "") if isinstance(error, sqlite3.Error) else ""
+        if any(name.startswith(known) for known in _DISK_ERRORS):
+            room = os.statvfs(self._root)
+            self.starved = self.starved or room.f_bavail * room.f_frsize < _STARVED_BYTES
+
+
+def _check_source(source: Path) -> None:
+    with source.open("rb") as stream:
+        head = stream.read(len(_MAGIC))
+    if head not in (b"", _MAGIC):
+        raise WorkspaceError("the database is not a SQLite file")
