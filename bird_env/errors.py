@@ -131,13 +131,9 @@ class BirdEnvError(Exception):
         found: type[BirdEnvError] | None = BY_CODE.get(problem.code)
         if found is None:
             found = InternalError if problem.status >= 500 else RequestError
-        return found(
-            problem.detail,
-            hint=problem.hint,
-            retry_after_s=problem.retry_after_s,
-            problem=problem,
-            **(problem.model_extra or {}),
-        )
+        error = found(problem.detail, hint=problem.hint, retry_after_s=problem.retry_after_s, problem=problem)
+        error.fields.update(problem.model_extra or {})
+        return error
 
 
 class RequestError(BirdEnvError):

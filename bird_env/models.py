@@ -265,11 +265,11 @@ class Observation(Reply):
     format: ObservationFormat
     text_truncated_chars: int = 0
     columns: list[SqlText] = Field(default_factory=list)
-    rows: list[list[Json]] = Field(default_factory=list)
+    rows: list[list[Json]] = Field(default_factory=list[list[Json]])
     rows_seen: int = Field(0, description="Rows the last result had, returned or not.")
     rowcount: int | None = None
     truncated: bool = Field(False, description="Whether `rows` holds fewer than `rows_seen`.")
-    statements: list[StatementOutcome] = Field(default_factory=list)
+    statements: list[StatementOutcome] = Field(default_factory=list[StatementOutcome])
     error: SqlError | None = None
     in_transaction: bool = False
     transaction_rolled_back: bool = False
@@ -408,7 +408,7 @@ class TableInfo(Reply):
     kind: Literal["table", "view", "virtual", "shadow"] = "table"
     sql: str | None = None
     columns: list[ColumnInfo]
-    foreign_keys: list[ForeignKeyInfo] = Field(default_factory=list)
+    foreign_keys: list[ForeignKeyInfo] = Field(default_factory=list[ForeignKeyInfo])
     rows: int | None = None
 
 
