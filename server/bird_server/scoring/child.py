@@ -41,6 +41,7 @@ def _score(payload: bytes, root: str, verdict_fd: int, token: bytes, limit_s: fl
         workspace = PrivateWorkspace(Path(root), _database_name(record), Path(job["database"]), copies=_copies(record))
         os.chdir(root)
         sandbox.limit_resources(limit_s)
+        shut_in = sandbox.shut_in(Path(root), Path(job["database"]))
     except (WorkspaceError, OSError, MemoryError) as error:
         _report(verdict_fd, token, {"fault": str(error)})
         return 0
@@ -55,7 +56,7 @@ def _score(payload: bytes, root: str, verdict_fd: int, token: bytes, limit_s: fl
     if workspace.starved:
         _report(verdict_fd, token, {"fault": "the scratch space is full"})
         return 0
-    _report(verdict_fd, token, {"verdict": verdict.as_dict(), "detail": detail})
+    _report(verdict_fd, token, {"verdict": verdict.as_dict(), "detail": {**detail, "landlock": shut_in}})
     _end_as_python_does()
     return 0
 

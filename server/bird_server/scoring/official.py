@@ -254,7 +254,8 @@ def describe(error: BaseException) -> dict[str, Any]:
         message = str(error)
     except Exception:  # noqa: BLE001 - the exception class belongs to a test and may do anything
         message = ""
-    told: dict[str, Any] = {"exception": type(error).__name__, "message": message[:_DETAIL_CHARS]}
+    message = message[:_DETAIL_CHARS].encode("utf-8", "backslashreplace").decode("utf-8")
+    told: dict[str, Any] = {"exception": type(error).__name__, "message": message}
     code = getattr(error, "sqlite_errorname", None)
     if isinstance(code, str):
         told["sqlite_code"] = code

@@ -218,7 +218,7 @@ class ScorerPool:
             raise ScorerError(f"the scorer's process does not start: {error.strerror}") from error
         finally:
             theirs.close()
-        reader, writer = await asyncio.open_connection(sock=ours)
+        reader, writer = await asyncio.open_unix_connection(sock=ours)
         try:
             async with asyncio.timeout(_START_S):
                 hello = await _receive(reader)
@@ -228,16 +228,17 @@ class ScorerPool:
         return _Zygote(process, reader, writer, hello["versions"])
 
     async def _read(self, zygote: _Zygote) -> None:
+        cause: Exception | None = None
         try:
             while True:
                 message = await _receive(zygote.reader)
                 answer = self._pending.get(message["job"])
                 if answer is not None and not answer.done():
                     answer.set_result(message)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
+        except Exception as error:  # noqa: BLE001 - end of the stream or nonsense on it: either way it is no use any more
+            cause = error
         if self._zygote is zygote:
-            log.error("action=zygote_lost pid=%d jobs=%d", zygote.process.pid, len(self._pending))
+            log.error("action=zygote_lost pid=%d jobs=%d cause=%r", zygote.process.pid, len(self._pending), cause)
             self._restarts += 1
             await _end(zygote)
             for root in self._roots:

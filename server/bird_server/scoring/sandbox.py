@@ -12,6 +12,8 @@ import resource
 import signal
 from pathlib import Path
 
+from bird_server.scoring import landlock
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
@@ -59,6 +61,14 @@ def leave_parent_behind(parent: int, keep: int) -> None:
     os.closerange(keep + 1, 1 << 20)
 
 
+def shut_in(own: Path, source: Path) -> bool:
+    """Leave only `own` to be written, and `source` out of reach; False where the kernel cannot or may not."""
+    try:
+        return landlock.restrict(own, source)
+    except OSError:  # a container that offers Landlock and forbids it: the copy and the limits still stand
+        return False
+
+
 def limit_resources(limit_s: float) -> None:
     """Bounds behind the clock of the parent, far above what an honest test needs."""
     prctl(_PR_SET_NO_NEW_PRIVS, 1)
@@ -75,4 +85,6 @@ def limit_resources(limit_s: float) -> None:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(kind, (wanted, wanted))
     with contextlib.suppress(OSError):  # if memory runs out, a scoring goes before the service
-        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+        score = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+        os.write(score, b"1000")
+        os.close(score)
