@@ -109,16 +109,20 @@ class EndReason(StrEnum):
 class Limits(Request):
     """What a step and a trajectory may use. Left out, a limit is the server's; larger than that, it is cut to it."""
 
-    sql_cpu_s: float | None = Field(None, gt=0, description="Processor time of one step; beyond it: outcome `timeout`.")
-    sql_wall_s: float | None = Field(None, gt=0, description="Wall-clock backstop of one step.")
-    rows: int | None = Field(None, ge=0, description="Rows of a result that are returned; the rest is counted.")
-    result_bytes: int | None = Field(None, ge=1_000, description="Bytes of a typed result that are returned.")
-    text_chars: int | None = Field(None, ge=100, description="Characters of `observation.text`.")
-    value_bytes: int | None = Field(None, ge=1_000, description="Longest value SQLite may make.")
-    wal_mb: float | None = Field(None, gt=0, description="Megabytes that a trajectory may write.")
-    temp_mb: float | None = Field(None, gt=0, description="Megabytes of temporary files of one step.")
-    max_steps: int | None = Field(None, ge=1, description="Steps within one epoch; the last one is `truncated`.")
-    schema_chars: int | None = Field(None, ge=200, description="Characters of schema in the first observation.")
+    sql_cpu_s: float | None = Field(
+        default=None, gt=0, description="Processor time of one step; beyond it: outcome `timeout`."
+    )
+    sql_wall_s: float | None = Field(default=None, gt=0, description="Wall-clock backstop of one step.")
+    rows: int | None = Field(default=None, ge=0, description="Rows of a result that are returned; the rest is counted.")
+    result_bytes: int | None = Field(default=None, ge=1_000, description="Bytes of a typed result that are returned.")
+    text_chars: int | None = Field(default=None, ge=100, description="Characters of `observation.text`.")
+    value_bytes: int | None = Field(default=None, ge=1_000, description="Longest value SQLite may make.")
+    wal_mb: float | None = Field(default=None, gt=0, description="Megabytes that a trajectory may write.")
+    temp_mb: float | None = Field(default=None, gt=0, description="Megabytes of temporary files of one step.")
+    max_steps: int | None = Field(
+        default=None, ge=1, description="Steps within one epoch; the last one is `truncated`."
+    )
+    schema_chars: int | None = Field(default=None, ge=200, description="Characters of schema in the first observation.")
 
 
 class CreateTrajectory(Request):
@@ -135,18 +139,22 @@ class CreateTrajectory(Request):
         },
     )
 
-    trajectory_id: ClientId | None = Field(None, description="Chosen by the client; made by the server if left out.")
-    run_id: ClientId | None = Field(None, description="The training run: `DELETE /v1/trajectories?run_id=` ends it.")
-    group_id: ClientId | None = Field(None, description="The group of rollouts that are compared, as in GRPO.")
-    task_id: str | None = Field(None, min_length=1, description="A task; or else `database`.")
-    database: str | None = Field(None, min_length=1, description="A database by name, when there is no task.")
-    preprocess_sql: SqlList | None = Field(None, description="Statements run first; only with `database`.")
-    limits: Limits = Limits()  # pyright: ignore[reportCallIssue]
-    lease_s: float | None = Field(None, gt=0, description="Seconds without a call after which it is ended.")
+    trajectory_id: ClientId | None = Field(
+        default=None, description="Chosen by the client; made by the server if left out."
+    )
+    run_id: ClientId | None = Field(
+        default=None, description="The training run: `DELETE /v1/trajectories?run_id=` ends it."
+    )
+    group_id: ClientId | None = Field(default=None, description="The group of rollouts that are compared, as in GRPO.")
+    task_id: str | None = Field(default=None, min_length=1, description="A task; or else `database`.")
+    database: str | None = Field(default=None, min_length=1, description="A database by name, when there is no task.")
+    preprocess_sql: SqlList | None = Field(default=None, description="Statements run first; only with `database`.")
+    limits: Limits = Limits()
+    lease_s: float | None = Field(default=None, gt=0, description="Seconds without a call after which it is ended.")
     metadata: Metadata = Field(default_factory=dict, description="Kept and returned, never read; at most 64 KiB.")
-    seed: int | None = Field(None, ge=-(2**63), lt=2**63, description="Kept and returned with the trajectory.")
-    prompt: str | None = Field(None, description="Prompt template of the first observation, such as `plain`.")
-    format: ObservationFormat | None = Field(None, description="Format of every observation's text.")
+    seed: int | None = Field(default=None, ge=-(2**63), lt=2**63, description="Kept and returned with the trajectory.")
+    prompt: str | None = Field(default=None, description="Prompt template of the first observation, such as `plain`.")
+    format: ObservationFormat | None = Field(default=None, description="Format of every observation's text.")
 
 
 class ChatMessage(Reply):
@@ -232,7 +240,9 @@ class StepRequest(Request):
     epoch: int = Field(ge=0, le=MAX_COUNT)
     step_index: int = Field(ge=0, le=MAX_COUNT)
     action: Action
-    policy_version: str | int | None = Field(None, description="Kept with the step, for off-policy corrections.")
+    policy_version: str | int | None = Field(
+        default=None, description="Kept with the step, for off-policy corrections."
+    )
 
 
 class SqlError(Reply):
@@ -253,7 +263,9 @@ class StatementOutcome(Reply):
     readonly: bool | None = None
     columns: list[SqlText] = Field(default_factory=list)
     rows_seen: int = 0
-    rowcount: int | None = Field(None, description="Rows inserted, updated or deleted by this statement itself.")
+    rowcount: int | None = Field(
+        default=None, description="Rows inserted, updated or deleted by this statement itself."
+    )
     elapsed_ms: float = 0.0
     error: SqlError | None = None
 
@@ -266,14 +278,16 @@ class Observation(Reply):
     text_truncated_chars: int = 0
     columns: list[SqlText] = Field(default_factory=list)
     rows: list[list[Json]] = Field(default_factory=list[list[Json]])
-    rows_seen: int = Field(0, description="Rows the last result had, returned or not.")
+    rows_seen: int = Field(default=0, description="Rows the last result had, returned or not.")
     rowcount: int | None = None
-    truncated: bool = Field(False, description="Whether `rows` holds fewer than `rows_seen`.")
+    truncated: bool = Field(default=False, description="Whether `rows` holds fewer than `rows_seen`.")
     statements: list[StatementOutcome] = Field(default_factory=list[StatementOutcome])
     error: SqlError | None = None
     in_transaction: bool = False
     transaction_rolled_back: bool = False
-    result_hash: str = Field("", description="Same result, same hash: sha256 over outcome, columns and every row seen.")
+    result_hash: str = Field(
+        default="", description="Same result, same hash: sha256 over outcome, columns and every row seen."
+    )
 
     def values(self) -> list[tuple[Value, ...]]:
         """The rows as Python values, exactly as the database gave them."""

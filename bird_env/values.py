@@ -22,7 +22,7 @@ import base64
 import math
 import re
 from collections.abc import Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeGuard, cast
 
 Value: TypeAlias = int | float | str | bytes | None
 Json: TypeAlias = Any
@@ -99,7 +99,7 @@ def decode_rows(rows: Sequence[Sequence[Json]]) -> list[tuple[Value, ...]]:
     return [tuple(decode(value) for value in row) for row in rows]
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[int | float]:
     if isinstance(value, float):
         return math.isfinite(value)
     return isinstance(value, int) and not isinstance(value, bool) and _is_64_bit(value)
