@@ -129,7 +129,7 @@ class Episode:
         return result
 
     def end(self, policy: RetryPolicy) -> Call[None]:
-        self.over = True
+        self.over, self.untouched = True, False
         return _protocol.delete_trajectory(self.trajectory_id, retry_for_s=min(CLOSE_FOR_S, policy.retry_for_s))
 
     def beginning(self) -> tuple[FirstObservation, Info]:
