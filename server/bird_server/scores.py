@@ -10,18 +10,17 @@ import asyncio
 import platform
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import asdict
 from importlib.metadata import version
 
 from bird_snapshots.connect import sqlite_version
 from bird_snapshots.template import TemplateStore
 
-from bird_env.errors import ScorerFault, UnknownDatabase, UnknownTask
+from bird_env.errors import UnknownDatabase, UnknownTask
 from bird_env.models import OfficialVerdict, Score, ScorerVersions, ScoreStatus
 from bird_env.tasks import Task
 from bird_server.catalogue import Catalogue
 from bird_server.scoring.job import ScoringJob
-from bird_server.scoring.pool import ScorerError, ScorerPool
+from bird_server.scoring.pool import ScorerPool
 
 
 class Scores:
@@ -71,11 +70,8 @@ class Scores:
             database=self._templates.get(database.digest).path,
             limit_s=self._limit_s,
         )
-        try:
-            result = await self._pool.score(job)
-        except ScorerError as error:
-            raise ScorerFault(f"The scorer could not do its work: {error}") from error
-        verdict = OfficialVerdict(**asdict(result.verdict))
+        result = await self._pool.score(job)
+        verdict = OfficialVerdict(**result.verdict.as_dict())
         success = verdict.status == "success"
         tests = max(verdict.total, 1)  # a task without tests has the default one, which the evaluator counts as 0
         return Score(

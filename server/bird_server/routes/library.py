@@ -20,7 +20,6 @@ from bird_env.models import (
     TaskInfo,
     ToolSchema,
 )
-from bird_env.tasks import Task
 from bird_server.auth import Scope, requires
 from bird_server.errors_doc import problems
 from bird_server.pages import DEFAULT_LIMIT, Limit, PageToken, decode_token, encode_token
@@ -36,18 +35,7 @@ router = APIRouter(prefix="/v1", dependencies=[Depends(requires(Scope.RUN))])
 async def databases(state: Annotated[State, Depends(state_of)]) -> Response:
     """Every database, by name."""
     found = await asyncio.to_thread(state.catalogue.databases)
-    items = [
-        DatabaseInfo(
-            database=each.name,
-            sha256=each.digest,
-            size_bytes=each.size_bytes,
-            page_size_bytes=each.page_size,
-            tables=each.tables,
-            imported_at=each.imported_at,
-        )
-        for each in found
-    ]
-    return reply(Page[DatabaseInfo](items=items))
+    return reply(Page[DatabaseInfo](items=[each.info() for each in found]))
 
 
 @router.get("/databases/{name}/schema", response_model=DatabaseSchema, tags=["databases"], responses=problems(404))
@@ -85,7 +73,7 @@ async def tasks(
         lambda: state.catalogue.tasks(database=database, category=category, after=after, limit=limit + 1)
     )
     token = encode_token(found[limit - 1].instance_id) if len(found) > limit else None
-    return reply(Page[TaskInfo](items=[_task(each) for each in found[:limit]], next_page_token=token))
+    return reply(Page[TaskInfo](items=[each.public() for each in found[:limit]], next_page_token=token))
 
 
 @router.get("/tasks/{task_id:path}", response_model=TaskInfo, tags=["tasks"], responses=problems(404))
@@ -94,28 +82,13 @@ async def task(task_id: str, state: Annotated[State, Depends(state_of)]) -> Resp
     found = await asyncio.to_thread(state.catalogue.task, task_id)
     if found is None:
         raise UnknownTask(f"No task {task_id!r}.")
-    return reply(_task(found))
+    return reply(found.public())
 
 
 @router.get("/tools", response_model=Page[ToolSchema], tags=["tasks"], responses=problems())
 async def tools() -> Response:
     """The policy's tools as OpenAI function schemas."""
     return reply(Page[ToolSchema](items=TOOLS))
-
-
-def _task(task: Task) -> TaskInfo:
-    return TaskInfo(
-        task_id=task.instance_id,
-        database=task.database,
-        category=task.category,
-        difficulty=task.difficulty,
-        issue=task.issue,
-        evidence=task.evidence,
-        issue_sql=list(task.issue_sql),
-        preprocess_sql=list(task.preprocess_sql),
-        scorable=task.scorable,
-        digest=task.digest,
-    )
 
 
 def _table(each: SchemaObject) -> TableInfo:
