@@ -51,7 +51,7 @@ def rows(*expected: tuple[Any, ...]) -> Check:
 
 OK, ERROR, TIMEOUT, LIMIT = Outcome.OK, Outcome.SQL_ERROR, Outcome.TIMEOUT, Outcome.LIMIT
 
-#: By report: one check an input. Inputs that are prose around SQL are SQL errors as they stand; `REAL` has their meaning.
+#: By report: one check an input. Prose around SQL is an SQL error as it stands; `REAL` has what it means.
 EXPECTED: dict[str, list[Check]] = {
     "B002-trailing-junk": [
         rows((1,)),

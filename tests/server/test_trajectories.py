@@ -31,6 +31,9 @@ async def problem(response: Any, status: int, code: str) -> dict[str, Any]:
     return body
 
 
+SELECT_1 = {"type": "execute_sql", "sql": "SELECT 1"}
+
+
 # ---- create ----
 
 
@@ -235,14 +238,14 @@ async def test_a_step_key_with_another_action_is_refused(world: World) -> None:
 
 async def test_a_gap_is_refused_and_says_what_is_expected(world: World) -> None:
     await world.create()
-    body = await problem(await world.send("t1", 0, 2, {"type": "execute_sql", "sql": "SELECT 1"}), 409, "step_conflict")
+    body = await problem(await world.send("t1", 0, 2, SELECT_1), 409, "step_conflict")
     assert body["expected_step_index"] == 0
     assert body["trajectory_id"] == "t1"
 
 
 async def test_another_epoch_is_stale(world: World) -> None:
     await world.create()
-    body = await problem(await world.send("t1", 1, 0, {"type": "execute_sql", "sql": "SELECT 1"}), 409, "stale_epoch")
+    body = await problem(await world.send("t1", 1, 0, SELECT_1), 409, "stale_epoch")
     assert body["epoch"] == 0
 
 
@@ -391,7 +394,7 @@ async def test_a_right_submission_is_rewarded_and_ends_the_episode(world: World)
     assert done["score"]["versions"]["scorer_sqlite"]
     assert world.state.engine.statistics().live == 0
     assert world.state.trajectories.admission.taken == 0
-    await problem(await world.send("t1", 0, 2, {"type": "execute_sql", "sql": "SELECT 1"}), 409, "episode_over")
+    await problem(await world.send("t1", 0, 2, SELECT_1), 409, "episode_over")
     score = await world.post("/v1/trajectories/t1/score", {})
     assert score.json() == done["score"]
     view = Trajectory.model_validate((await world.http.get("/v1/trajectories/t1")).json())
@@ -462,7 +465,7 @@ async def test_a_reset_is_a_fresh_database_in_a_new_epoch(world: World) -> None:
     body = response.json()
     assert (body["epoch"], body["next_step_index"], body["status"]) == (1, 0, "live")
     assert body["observation"]["issue_sql"]
-    await problem(await world.send("t1", 0, 1, {"type": "execute_sql", "sql": "SELECT 1"}), 409, "stale_epoch")
+    await problem(await world.send("t1", 0, 1, SELECT_1), 409, "stale_epoch")
     world.steps["t1"] = (1, 0)
     step = await world.sql("SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM log)")
     assert step["observation"]["rows"] == [[3, 1]]
@@ -506,18 +509,14 @@ async def test_delete_is_always_204(world: World) -> None:
     for _ in range(2):
         assert (await world.http.delete("/v1/trajectories/t1")).status_code == 204
     assert (await world.http.delete("/v1/trajectories/never-was")).status_code == 204
-    body = await problem(
-        await world.send("t1", 0, 0, {"type": "execute_sql", "sql": "SELECT 1"}), 410, "trajectory_gone"
-    )
+    body = await problem(await world.send("t1", 0, 0, SELECT_1), 410, "trajectory_gone")
     assert body["end_reason"] == "deleted"
     assert world.state.engine.statistics().live == 0
 
 
 async def test_a_delete_beside_a_step_lets_the_step_finish(world: World) -> None:
     await world.create()
-    step, deleted = await asyncio.gather(
-        world.send("t1", 0, 0, {"type": "execute_sql", "sql": "SELECT 1"}), world.http.delete("/v1/trajectories/t1")
-    )
+    step, deleted = await asyncio.gather(world.send("t1", 0, 0, SELECT_1), world.http.delete("/v1/trajectories/t1"))
     assert step.status_code in {200, 410}
     assert deleted.status_code == 204
     assert world.state.engine.statistics().live == 0
@@ -564,9 +563,7 @@ async def test_a_lease_that_nobody_renews_ends_the_trajectory(world: World) -> N
     await world.sql("SELECT 1", "busy")
     world.clock.advance(15)
     assert await world.state.trajectories.reap() == 1
-    body = await problem(
-        await world.send("idle", 0, 0, {"type": "execute_sql", "sql": "SELECT 1"}), 410, "trajectory_gone"
-    )
+    body = await problem(await world.send("idle", 0, 0, SELECT_1), 410, "trajectory_gone")
     assert body["end_reason"] == "lease_expired"
     assert (await world.sql("SELECT 1", "busy"))["outcome"] == "ok"
     assert world.state.engine.statistics().live == 1
@@ -685,10 +682,8 @@ async def test_a_restart_ends_what_was_live_and_says_so(tmp_path: Path) -> None:
         await world.create()
         await world.sql("SELECT 1")
     async with serving(tmp_path / "data") as world:
-        body = await problem(
-            await world.send("t1", 0, 1, {"type": "execute_sql", "sql": "SELECT 1"}), 410, "trajectory_gone"
-        )
+        body = await problem(await world.send("t1", 0, 1, SELECT_1), 410, "trajectory_gone")
         assert body["end_reason"] == "server_restarted"
-        replay = await world.send("t1", 0, 0, {"type": "execute_sql", "sql": "SELECT 1"})
+        replay = await world.send("t1", 0, 0, SELECT_1)
         assert replay.status_code == 200
         assert (await world.http.get("/v1/trajectories/t1")).json()["next_step_index"] == 1

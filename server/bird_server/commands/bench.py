@@ -50,7 +50,7 @@ def add(app: typer.Typer) -> None:
                 template_mb=template_mb,
                 replicas=count,
                 rows_changed=rows_changed,
-                progress=lambda text: status.update(text),
+                progress=status.update,
             )
         if as_json:
             typer.echo(json.dumps(asdict(report)))
