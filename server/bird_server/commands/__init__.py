@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import typer
 
+from bird_server.commands import conformance, score
+
 
 def register(app: typer.Typer) -> None:
     """Add every command of the service to the command line."""
+    for command in (conformance, score):
+        command.add(app)

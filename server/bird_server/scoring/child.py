@@ -1,8 +1,9 @@
 """One scoring, in the process that the zygote forked for it: set up, judge, report, exit.
 
-The report goes through a pipe behind a random token, so that what a test writes to descriptors is no report. The
-process then ends as a Python program ends, waiting for threads and exit functions, since the official wrapper takes a
-verdict only from an evaluation that exits with 0 in time. A process that a test has forked reports nothing.
+The report goes through a pipe behind a random token, so that what a test writes to descriptors is no report; where a
+test has closed the pipe, it is left in a file of the private directory, under the token's name. The process then ends
+as a Python program ends, waiting for threads and exit functions, since the official wrapper takes a verdict only from
+an evaluation that exits with 0 in time. A process that a test has forked reports nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def _score(payload: bytes, root: str, verdict_fd: int, token: bytes, limit_s: fl
         sandbox.limit_resources(limit_s)
         shut_in = sandbox.shut_in(Path(root), Path(job["database"]))
     except (WorkspaceError, OSError, MemoryError) as error:
-        _report(verdict_fd, token, {"fault": str(error)})
+        _report(verdict_fd, token, root, {"fault": str(error)})
         return 0
     os.environ.update(
         EPHEMERAL_DB_PATH=workspace.db_path, TMPDIR=str(workspace.temporary), SQLITE_TMPDIR=str(workspace.temporary)
@@ -54,9 +55,9 @@ def _score(payload: bytes, root: str, verdict_fd: int, token: bytes, limit_s: fl
     if os.getpid() != me:
         return 0
     if workspace.starved:
-        _report(verdict_fd, token, {"fault": "the scratch space is full"})
+        _report(verdict_fd, token, root, {"fault": "the scratch space is full"})
         return 0
-    _report(verdict_fd, token, {"verdict": verdict.as_dict(), "detail": {**detail, "landlock": shut_in}})
+    _report(verdict_fd, token, root, {"verdict": verdict.as_dict(), "detail": {**detail, "landlock": shut_in}})
     _end_as_python_does()
     return 0
 
@@ -71,11 +72,20 @@ def _copies(record: dict[str, Any]) -> int:
     return 3 if busy else 1
 
 
-def _report(verdict_fd: int, token: bytes, report: dict[str, Any]) -> None:
+def _report(verdict_fd: int, token: bytes, root: str, report: dict[str, Any]) -> None:
     text = json.dumps(report).encode("ascii")
-    view = memoryview(token + LENGTH.pack(len(text)) + text)
-    while view:
-        view = view[os.write(verdict_fd, view) :]
+    frame = token + LENGTH.pack(len(text)) + text
+    try:
+        view = memoryview(frame)
+        while view:
+            view = view[os.write(verdict_fd, view) :]
+    except OSError:  # a test has closed descriptors that were not its own
+        Path(report_file(root, token)).write_bytes(frame)
+
+
+def report_file(root: str, token: bytes) -> str:
+    """Where a report is left that found its pipe closed."""
+    return f"{root}/.report-{token.hex()}"
 
 
 def _end_as_python_does() -> None:

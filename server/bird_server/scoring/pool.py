@@ -47,7 +47,7 @@ _COPIES = 3
 #: Seconds for the zygote to say hello, or to go after it was told to.
 _START_S, _STOP_S = 30.0, 10.0
 #: What the zygote gets of the environment: neither secrets nor switches that change Python's meaning.
-_ENVIRONMENT = ("PATH", "HOME", "TZ", "LD_LIBRARY_PATH", "PYTHONPATH", "SYSTEMROOT")
+_ENVIRONMENT = ("PATH", "HOME", "LD_LIBRARY_PATH", "PYTHONPATH", "SYSTEMROOT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +309,7 @@ def _environment() -> dict[str, str]:
     environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
     ours = str(Path(bird_server.__file__).parents[1])
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [ours, environment.get("PYTHONPATH")]))
-    environment["LANG"] = "C.UTF-8"
+    environment |= {"LANG": "C.UTF-8", "TZ": "UTC"}  # what 'localtime' means in SQL must not depend on the machine
     return environment
 
 

@@ -265,6 +265,8 @@ class Zygote:
         if running.pipe >= 0:
             self._drain(running)
             self._forget_pipe(running)
+        if running.report.text is None:
+            _read_report_file(running)
         _, running.status = os.waitpid(running.pid, 0)
         del self._running[running.pid]
         self._sweep_orphans()
@@ -317,6 +319,16 @@ class Zygote:
             shutil.rmtree(running.root, ignore_errors=True)
         self._running.clear()
         self._sweep_orphans()
+
+
+def _read_report_file(running: Running) -> None:
+    path = child.report_file(running.root, running.report.token)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return
+    with os.fdopen(descriptor, "rb") as stream, contextlib.suppress(OSError):
+        running.report.feed(stream.read(_REPORT_BYTES))
 
 
 def _heard(number: int, frame: object) -> None:
