@@ -139,6 +139,8 @@ def _why_failed(result: ScoringResult, task: Task) -> str:
     for key in ("preprocess_sql", "sol_sql"):
         if key not in task.record:
             return f"the record has no {key}, which the evaluator demands"
+    if task.record.get("test_cases", []) is None:
+        return "test_cases is null, with which the evaluator stops"
     phase: dict[str, Any] = result.detail.get("phases", {}).get("prediction", {})
     error = phase.get("statement_error") or result.detail.get("error")
     if error is not None:
