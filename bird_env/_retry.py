@@ -67,7 +67,7 @@ class RetryPolicy:
         bound = min(self.max_wait_s, self.first_wait_s * 2.0 ** min(attempt - 1, _MAX_DOUBLINGS))
         wait = self.random() * bound
         if isinstance(error, BirdEnvError) and error.retry_after_s is not None:
-            wait += error.retry_after_s
+            wait += max(0.0, error.retry_after_s)
         return wait if elapsed_s + wait < self.retry_for_s else None
 
 

@@ -131,10 +131,7 @@ class FakeServer:
             case ("GET", "v1", "tasks", *rest):
                 return 200, task("/".join(rest))
             case ("GET", "v1", "tools"):
-                tools = [
-                    {"name": name, "description": "", "parameters": {}} for name in ("execute_sql", "submit_solution")
-                ]
-                return 200, page([{"function": each} for each in tools], query)
+                return 200, page([tool(name) for name in ("execute_sql", "submit_solution")], query)
             case ("GET", "v1", "pool"):
                 live = sum(not kept.ended and not kept.over for kept in self.trajectories.values())
                 counts = {
@@ -326,6 +323,11 @@ def page(items: list[Any], query: dict[str, str]) -> dict[str, Any]:
 def database(name: str) -> dict[str, Any]:
     sizes = {"size_bytes": 1, "page_size_bytes": 1, "tables": 1}
     return {"database": name, "sha256": "0", **sizes, "imported_at": later()}
+
+
+def tool(name: str) -> dict[str, Any]:
+    parameters: dict[str, Any] = {}
+    return {"function": {"name": name, "description": "", "parameters": parameters}}
 
 
 def task(name: str) -> dict[str, Any]:
