@@ -27,8 +27,8 @@ L = TypeVar("L")
 
 #: Connections at once; each is a descriptor here and one at the server.
 MAX_LANES = 2048
-#: Below uvicorn's default of 5 s, as a server not ours to configure might run with it.
-KEEPALIVE_S = 4.0
+#: Shorter than `bird-env serve` keeps idle connections (120 s) and than most proxies do (60 s and more).
+KEEPALIVE_S = 30.0
 
 
 class Lanes(Generic[L]):

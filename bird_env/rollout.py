@@ -5,8 +5,8 @@ A policy is a function from a `Turn` (the chat messages so far, the last observa
 a plain function is called in a thread. While it thinks, its trajectory's lease is renewed.
 
 A rollout that fails is data, and never ends its siblings: its `RolloutResult` holds the error and whose fault it was,
-and its reward is None. A reward is a number only where the policy earned it: what the service or the task did wrong must
-be masked, not learned from. Cancelling `run_rollouts` ends the trajectories it had open.
+and its reward is None. A reward is a number only where the policy earned it: what the service or the task did wrong
+must be masked, not learned from. Cancelling `run_rollouts` ends the trajectories it had open.
 """
 
 from __future__ import annotations
@@ -115,6 +115,7 @@ class RolloutResult:
         group_index: From 0 within the group.
         reward: The submitted solution's; 0.0 for an episode that ended without one; None: mask it.
         steps: The replies to its steps.
+        step_s: Seconds that each step took as the client saw it, retries included.
         messages: The chat, last observation included.
         score: The submitted solution's score.
         error: What ended it before its time.
@@ -129,6 +130,7 @@ class RolloutResult:
     group_index: int
     reward: float | None = None
     steps: tuple[StepResult, ...] = ()
+    step_s: tuple[float, ...] = ()
     messages: tuple[ChatMessage, ...] = ()
     score: Score | None = None
     error: Exception | None = None
@@ -244,6 +246,7 @@ class _Rollout:
     sleep: Callable[[float], Awaitable[None]]
     options: TrajectoryOptions
     steps: list[StepResult] = field(default_factory=list[StepResult])
+    step_s: list[float] = field(default_factory=list[float])
     messages: list[ChatMessage] = field(default_factory=list[ChatMessage])
     unclosed: BirdEnvError | None = None
 
@@ -272,6 +275,7 @@ class _Rollout:
             group_index=self.place[1],
             reward=reward,
             steps=tuple(self.steps),
+            step_s=tuple(self.step_s),
             messages=tuple(self.messages),
             score=self.steps[-1].score if self.steps else None,
             error=error,
@@ -308,7 +312,9 @@ class _Rollout:
             move = await self._decide(turn, handle, lease_s)
             if move.action is None:
                 return
+            asked = time.perf_counter()
             observation, *_, info = await handle.step(move.action, policy_version=move.policy_version)
+            self.step_s.append(time.perf_counter() - asked)
             self.steps.append(info["result"])
             self.messages.append(ChatMessage(role="assistant", content=move.text))
             self.messages.append(ChatMessage(role="user", content=observation.text))
