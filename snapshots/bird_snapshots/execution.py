@@ -1,0 +1,302 @@
+"""One text of SQL, executed on a replica: split by SQLite itself, statement by statement, to its first error.
+
+How: apsw prepares the head of the text and tells, before anything runs, where the statement ends (its execution tracer).
+A statement that is the whole rest of the text runs at once; otherwise it is prepared again alone, so that its error and
+its changes are its own. Statements run as in the sqlite3 shell: autocommit unless the text says BEGIN. Blanks,
+comments, `;` and a byte order mark are no statement. Every result is read to its end: rows beyond the caps are counted
+and hashed, then dropped.
+
+What a policy's SQL does wrong is data (`SqlFailure`), never an exception; what the machine does wrong is an exception,
+never data (`failures` tells them apart). Waiting, admission and parameters are left to callers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import apsw
+
+from bird_snapshots import native
+from bird_snapshots.connect import CHECK_EVERY_STEPS, CHECK_WRITES_EVERY_STEPS
+from bird_snapshots.errors import EngineFault
+from bird_snapshots.failures import Outcome, SqlFailure, failure_of, invalid_text, missing_parameter, over_quota
+from bird_snapshots.limits import Limits
+from bird_snapshots.meter import Meter, Stop
+from bird_snapshots.policy import Policy
+from bird_snapshots.position import Position
+from bird_snapshots.rows import Collector, Row
+
+#: Between two looks at the clock while large rows are read: SQLite's own looks count its steps, not our bytes.
+_LOOK_EVERY_BYTES = 4_000_000
+
+
+#: Of a longer text, this much is shown to SQLite first to find where its next statement ends.
+_WINDOW_CHARACTERS = 4_096
+
+
+@dataclass(slots=True)
+class StatementResult:
+    """One statement of a text.
+
+    Attributes:
+        sql: The statement as it stands in the text; after a syntax error, the text from there on.
+        outcome: What became of it.
+        readonly: Whether SQLite says that it cannot change a database; None where it could not be prepared.
+        columns: Names of the result's columns; empty for a statement without a result.
+        rows: Kept rows, of the last statement with a result only.
+        rows_seen: Rows that the result had.
+        truncated: Whether the caps kept fewer rows than were seen.
+        rowcount: Rows that this statement itself inserted, updated or deleted; None for reads and definitions.
+        elapsed_ms: Milliseconds from its preparation to its end.
+        error: Why it failed.
+        digest: sha256 over columns, every row seen, rowcount, outcome and error message.
+    """
+
+    sql: str
+    outcome: Outcome = Outcome.OK
+    readonly: bool | None = None
+    columns: tuple[str, ...] = ()
+    rows: list[Row] = field(default_factory=list[Row])
+    rows_seen: int = 0
+    truncated: bool = False
+    rowcount: int | None = None
+    elapsed_ms: float = 0.0
+    error: SqlFailure | None = None
+    digest: str = ""
+
+
+@dataclass(slots=True)
+class Execution:
+    """What came of one text.
+
+    `columns`, `rows`, `rows_seen` and `truncated` are those of the last statement with a result, `rowcount` that of
+    the last statement which changed or could have changed rows, `outcome` and `error` those of the last statement.
+
+    Attributes:
+        in_transaction: A transaction is open now.
+        pinned: The connection holds what its WAL does not; see `Replica.pinned`.
+        transaction_rolled_back: A transaction that was open before the failing statement is gone after it.
+        position: The committed state now.
+        elapsed_ms, cpu_ms: Milliseconds on the wall, and of this thread's processor time.
+        digest: The digest of the statement whose result is shown, or of the failing one; of nothing, 64 zeros.
+    """
+
+    statements: list[StatementResult]
+    outcome: Outcome
+    error: SqlFailure | None
+    columns: tuple[str, ...]
+    rows: list[Row]
+    rows_seen: int
+    truncated: bool
+    rowcount: int | None
+    in_transaction: bool
+    pinned: bool
+    transaction_rolled_back: bool
+    position: Position
+    elapsed_ms: float
+    cpu_ms: float
+    digest: str
+
+
+class _Head:
+    """What the execution tracer learns about the statement at the head of a text, and whether it may run now."""
+
+    def __init__(self, text: str, refuse: Callable[[bool], bool]) -> None:
+        self.text = text
+        self.sql = text
+        self.is_statement = True
+        self.prepared = False
+        self.readonly = False
+        self.columns: tuple[str, ...] = ()
+        self.parameters: tuple[str | None, ...] = ()
+        self.refused = False
+        self.alone = True
+        self._refuse = refuse
+
+    def trace(self, cursor: apsw.Cursor, sql: str, _bindings: object) -> bool:
+        if not self.text.startswith(sql):
+            raise EngineFault("SQLite's statement is not the head of the text")
+        self.sql, self.prepared = sql, True
+        self.is_statement = cursor.has_vdbe
+        self.readonly = cursor.is_readonly
+        self.alone = len(sql) == len(self.text)
+        self.parameters = cursor.bindings_names
+        if not self.alone or not self.is_statement or self.parameters:
+            return False
+        try:
+            self.columns = tuple(name for name, *_ in cursor.get_description())
+        except UnicodeDecodeError:
+            self.columns = native.columns(_pointer(cursor, sql))
+        self.refused = self._refuse(self.readonly)
+        return not self.refused
+
+
+class _AnyName(dict[str, None]):
+    """Bindings that answer any name, so that apsw prepares the statement and the tracer can name what is missing."""
+
+    def __missing__(self, key: str) -> None:
+        return None
+
+
+def _pointer(cursor: apsw.Cursor, sql: str) -> int:
+    found = native.statement(cursor.connection, sql)
+    if found is None:
+        raise EngineFault("SQLite's statement cannot be found")
+    return found
+
+
+class Runner:
+    """Executes texts on one connection. One thread at a time; the replica sees to that."""
+
+    def __init__(self, connection: apsw.Connection, policy: Policy, meter: Meter) -> None:
+        self._connection = connection
+        self._policy = policy
+        self._meter = meter
+        self._checked_every = CHECK_EVERY_STEPS
+        self._over_in_transaction = False
+        self.transaction_rolled_back = False
+
+    def run(self, text: str, limits: Limits) -> list[StatementResult]:
+        """Execute a text to its end or to its first failing statement.
+
+        Raises:
+            StoreFull, EngineFault, TemplateDamaged, ReplicaClosed: The machine failed, not the SQL.
+        """
+        self.transaction_rolled_back = False
+        results: list[StatementResult] = []
+        problem = invalid_text(text)
+        if problem is not None:
+            return [StatementResult(text, Outcome.SQL_ERROR, error=problem)]
+        offset = 0
+        while offset < len(text):
+            head, result = self._next(text, offset, limits)
+            if head.is_statement:
+                result.sql = head.sql.strip()
+                results.append(result)
+            if result.error is not None:
+                result.error.locate(text, offset, len(results) - 1)
+                break
+            offset += len(head.sql)
+        _keep_last_rows(results)
+        return results
+
+    def _next(self, text: str, offset: int, limits: Limits) -> tuple[_Head, StatementResult]:
+        """Run the statement that begins at an offset, or find that there is none."""
+        clock = self._meter.clock
+        start = clock.monotonic()
+        before = self._connection.in_transaction
+        head = self._peek_windows(text, offset)
+        if head is None:
+            head, result = self._attempt(text[offset:], limits)
+            if result.error is None and head.is_statement and not head.alone:
+                head, result = self._attempt(head.sql, limits)
+        elif head.is_statement:
+            head, result = self._attempt(head.sql, limits)
+        else:
+            result = StatementResult(head.sql)
+        result.elapsed_ms = (clock.monotonic() - start) * 1e3
+        if result.error is not None and before and not self._connection.in_transaction:
+            self.transaction_rolled_back = True
+        return head, result
+
+    def _peek_windows(self, text: str, offset: int) -> _Head | None:
+        """The statement's extent, from growing pieces of a long text; None where only the whole rest can tell.
+
+        A statement that ends before its piece does was ended by its own `;`, so that what follows cannot matter.
+        Without this a text of n statements would be copied n times.
+        """
+        size = _WINDOW_CHARACTERS
+        while offset + size < len(text):
+            head = _Head(text[offset : offset + size], lambda _readonly: True)
+            cursor = self._connection.cursor()
+            cursor.exec_trace = head.trace
+            try:
+                cursor.execute(head.text, _AnyName(), can_cache=False)
+            except (apsw.Error, MemoryError):
+                if head.prepared and not head.alone:
+                    return head
+            finally:
+                cursor.close(True)
+            size *= 8
+        return None
+
+    def _attempt(self, text: str, limits: Limits) -> tuple[_Head, StatementResult]:
+        head, result = _Head(text, self._refuse), StatementResult(text)
+        self._policy.begin()
+        self._meter.begin_statement()
+        cursor = self._connection.cursor()
+        cursor.exec_trace = head.trace
+        collector: Collector | None = None
+        try:
+            if self._meter.check():  # the time ran out between two statements
+                raise apsw.InterruptError("interrupted")
+            cursor.execute(text, _AnyName(), can_cache=False)
+            collector = Collector(head.columns, limits.rows, limits.result_bytes)
+            self._read(cursor, head.sql, collector)
+        except apsw.ExecTraceAbort:
+            if head.refused:
+                result.outcome, result.error = over_quota(Stop.WAL, limits)
+            elif head.is_statement and head.parameters:
+                result.outcome, result.error = Outcome.SQL_ERROR, missing_parameter(head.parameters)
+            else:
+                return head, result
+        except apsw.BindingsError:
+            result.outcome, result.error = Outcome.SQL_ERROR, missing_parameter(())
+        except (apsw.Error, MemoryError) as error:
+            result.outcome, result.error = failure_of(error, self._connection, self._meter, readonly=head.readonly)
+        finally:
+            cursor.close(True)
+        self._describe(head, result, collector or Collector(head.columns, 0, 0))
+        return head, result
+
+    def _describe(self, head: _Head, result: StatementResult, collector: Collector) -> None:
+        if head.prepared:
+            result.readonly = head.readonly
+            result.columns = head.columns
+            if not head.readonly:
+                self._over_in_transaction = self._meter.over_wal_quota() and self._connection.in_transaction
+                if self._policy.counts_changes and not head.refused and not head.parameters:
+                    result.rowcount = self._connection.changes()
+        result.rows = collector.rows
+        result.rows_seen, result.truncated = collector.seen, collector.truncated
+        message = None if result.error is None else result.error.message
+        result.digest = collector.digest(str(result.outcome), message, result.rowcount)
+
+    def _refuse(self, readonly: bool) -> bool:
+        """Whether a statement may not begin: nothing more may be written. Sets how often it will be looked at."""
+        every = CHECK_EVERY_STEPS if readonly else CHECK_WRITES_EVERY_STEPS
+        if every != self._checked_every:
+            self._connection.set_progress_handler(self._meter.check, every)
+            self._checked_every = every
+        return not readonly and (self._meter.committed_over_quota() or self._over_in_transaction)
+
+    def _read(self, cursor: apsw.Cursor, sql: str, collector: Collector) -> None:
+        look_at = _LOOK_EVERY_BYTES
+        while True:
+            try:
+                for row in cursor:
+                    collector.add(row)
+                    if collector.bytes_seen >= look_at:
+                        look_at = collector.bytes_seen + _LOOK_EVERY_BYTES
+                        self._look()
+            except UnicodeDecodeError:  # apsw decodes strictly; it leaves the statement on this row
+                collector.add(native.row(_pointer(cursor, sql)))
+            else:
+                return
+
+    def _look(self) -> None:
+        if self._meter.check():
+            self._connection.interrupt()  # the next step ends the statement, and undoes it where it writes
+
+
+def _keep_last_rows(results: list[StatementResult]) -> None:
+    shown = last_result(results)
+    for result in results:
+        if result is not shown:
+            result.rows = []
+
+
+def last_result(results: list[StatementResult]) -> StatementResult | None:
+    """The statement whose result is shown: the last one that has columns."""
+    return next((result for result in reversed(results) if result.columns), None)

@@ -1,0 +1,160 @@
+"""The watch over one replica's executions: processor time, wall time, the WAL's growth, temporary bytes.
+
+SQLite calls `check` every so many steps of its virtual machine, on the thread that executes; True makes it give up and
+undo the statement. The same is asked between statements, and while large rows are read. `stopped` then says why.
+
+Why the WAL is not simply measured: it never shrinks, so that after an undone statement the file is longer than what is
+committed in it, and the next one writes over that tail. The quota is passed when the frame that would be the last one
+within it is written: where an old tail reaches further, its header there is remembered and compared.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import apsw
+
+from bird_snapshots.format import FRAME_HEADER_BYTES, WAL_HEADER_BYTES, frame_offset
+from bird_snapshots.limits import DEFAULT_LIMITS, Limits
+from bird_snapshots.vfs import TemporaryFiles
+
+
+class Stop(StrEnum):
+    """Why a statement was ended from outside."""
+
+    CPU = "cpu"
+    WALL = "wall"
+    WAL = "wal"
+    TEMPORARY = "temporary"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Seconds that this thread has computed, and seconds on the wall. Both only grow."""
+
+    thread_time: Callable[[], float] = time.thread_time
+    monotonic: Callable[[], float] = time.monotonic
+
+
+SYSTEM_CLOCK = Clock()
+
+#: Pages that SQLite keeps for the main database, TEMP objects and statement journals; more in memory is an attached one.
+_USUAL_CACHE_BYTES = 8_000_000
+
+
+class Meter:
+    """One replica's limits and what it has used of them."""
+
+    def __init__(
+        self,
+        wal: Path,
+        temporary: TemporaryFiles,
+        clock: Clock,
+        *,
+        committed_bytes: Callable[[], int],
+        free_bytes: Callable[[], int],
+    ) -> None:
+        self.committed_bytes = committed_bytes
+        self.free_bytes = free_bytes
+        self.temporary = temporary
+        self.clock = clock
+        self.limits: Limits = DEFAULT_LIMITS
+        self.stopped: Stop | None = None
+        self.closing = False
+        self.page_size = 0
+        self._wal = wal
+        self._connection: apsw.Connection | None = None
+        self._cpu_start = self._wall_start = 0.0
+        self._running = False
+        self._tail = b""  # header that an older, longer WAL left where the quota ends
+        self._tail_end = 0
+
+    def attach(self, connection: apsw.Connection, page_size: int) -> None:
+        self._connection, self.page_size = connection, page_size
+
+    def start(self, limits: Limits) -> None:
+        """A call begins: its clocks start now."""
+        self.limits, self.stopped, self._running = limits, None, True
+        self._cpu_start, self._wall_start = self.clock.thread_time(), self.clock.monotonic()
+
+    def finish(self) -> None:
+        """The call is over: what the engine itself runs is not limited."""
+        self._running = False
+
+    @property
+    def cpu_s(self) -> float:
+        return self.clock.thread_time() - self._cpu_start
+
+    @property
+    def wall_s(self) -> float:
+        return self.clock.monotonic() - self._wall_start
+
+    def begin_statement(self) -> None:
+        """Look at what earlier, undone statements left at the end of the WAL."""
+        end = self._quota_end()
+        size = self.wal_file_bytes()
+        self._tail_end = max(end, size)
+        self._tail = self._header_at_quota() if size > end else b""
+
+    def check(self) -> bool:
+        """Whether the statement must end now."""
+        if not self._running:
+            return False
+        if self.stopped is None:
+            self.stopped = self._look()
+        return self.stopped is not None
+
+    def _look(self) -> Stop | None:
+        if self.closing:
+            return Stop.CLOSED
+        if self.cpu_s > self.limits.cpu_s:
+            return Stop.CPU
+        if self.wall_s > self.limits.wall_s:
+            return Stop.WALL
+        if self.over_wal_quota():
+            return Stop.WAL
+        if self.temporary_bytes() > self.limits.temp_bytes:
+            return Stop.TEMPORARY
+        return None
+
+    def wal_file_bytes(self) -> int:
+        try:
+            return os.stat(self._wal).st_size
+        except FileNotFoundError:
+            return 0
+
+    def over_wal_quota(self) -> bool:
+        """Whether the statement has written beyond the quota of its replica."""
+        size = self.wal_file_bytes()
+        if size <= self._quota_end():
+            return False
+        return size > self._tail_end or self._header_at_quota() != self._tail
+
+    def committed_over_quota(self) -> bool:
+        """Whether what is committed has reached the quota: nothing more may be written."""
+        return self.committed_bytes() >= self._quota_end()
+
+    def temporary_bytes(self) -> int:
+        """Bytes in temporary files and in attached databases at this moment."""
+        files = self.temporary.bytes()
+        if self._connection is None:
+            return files
+        cached = self._connection.status(apsw.SQLITE_DBSTATUS_CACHE_USED)[0]
+        return files + max(0, cached - _USUAL_CACHE_BYTES)
+
+    def _frames_within_quota(self) -> int:
+        return max(0, self.limits.wal_bytes - WAL_HEADER_BYTES) // (FRAME_HEADER_BYTES + self.page_size)
+
+    def _quota_end(self) -> int:
+        return frame_offset(self._frames_within_quota() + 1, self.page_size)
+
+    def _header_at_quota(self) -> bytes:
+        """The header of the first frame beyond the quota: its checksum differs whenever anything before it does."""
+        with self._wal.open("rb", buffering=0) as file:
+            return os.pread(file.fileno(), FRAME_HEADER_BYTES, self._quota_end())
