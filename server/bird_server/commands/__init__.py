@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import typer
 
-from bird_server.commands import conformance, score
+from bird_server.commands import conformance, databases, score, tasks
 
 
 def register(app: typer.Typer) -> None:
     """Add every command of the service to the command line."""
-    for command in (conformance, score):
+    for command in (databases, tasks, score, conformance):
         command.add(app)
