@@ -25,7 +25,7 @@ from bird_server.auth import Authenticator
 from bird_server.catalogue import Catalogue
 from bird_server.clock import Clock, SystemClock
 from bird_server.datadir import DataDirectory
-from bird_server.engine.local import LocalEngine, scorer_functions
+from bird_server.engine.local import LocalEngine
 from bird_server.engine.port import Engine
 from bird_server.idempotency import StoredReplies
 from bird_server.ledger.store import Ledger, sqlite_url
@@ -69,9 +69,10 @@ def create_app(
             scorer = pool or ScorerPool(children=settings.scorers or None)
             await scorer.start()
             stack.push_async_callback(scorer.stop)
-            functions = scorer_functions() if settings.engine_functions == "scorer" else None
             used_engine = engine or LocalEngine(
-                directory.store, threads=settings.sql_threads, engine_functions=functions
+                directory.store,
+                threads=settings.sql_threads,
+                like_scorer=settings.engine_functions == "scorer",
             )
             await used_engine.start()
             stack.push_async_callback(used_engine.stop)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bird_snapshots.template import SchemaObject
+from bird_snapshots.schema import SchemaObject
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from bird_snapshots.connect import sqlite_version
+from bird_snapshots.versions import sqlite_version
 from bird_snapshots.template import TemplateStore
 
 from bird_env.errors import UnknownDatabase, UnknownTask

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from bird_snapshots.template import TemplateStore
-from world import World, serving
+from bird_world import World, serving
 
 from bird_env.models import Outcome, StepResult
 from bird_env.tasks import Task

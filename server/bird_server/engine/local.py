@@ -11,7 +11,6 @@ import asyncio
 import sqlite3
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -22,15 +21,20 @@ from typing import TypeVar
 from bird_snapshots.errors import SnapshotError
 from bird_snapshots.execution import Execution, Outcome
 from bird_snapshots.limits import Limits
+from bird_snapshots.position import Position
 from bird_snapshots.replica import Replica
 from bird_snapshots.store import Store
-from bird_snapshots.template import SchemaObject
+from bird_snapshots.schema import SchemaObject
 
 from bird_env.errors import BirdEnvError, InternalError, PreprocessFailed, Starved, TrajectoryGone
 from bird_server.engine.errors import translate
 from bird_server.engine.port import EngineStatistics, Executed
 
 T = TypeVar("T")
+
+#: SQLite wrote 15 significant digits until it learned to write the shortest text that reads back as the same number.
+OLD_FLOAT_DIGITS = 15
+NEW_FLOAT_DIGITS_SINCE = (3, 53, 0)
 
 
 def scorer_functions() -> frozenset[str]:
@@ -39,29 +43,37 @@ def scorer_functions() -> frozenset[str]:
         return frozenset(name.lower() for (name,) in connection.execute("SELECT name FROM pragma_function_list"))
 
 
+def scorer_float_digits() -> int | None:
+    """Digits in which the scorer's library writes a REAL as text, where that is not the engine's own number."""
+    return OLD_FLOAT_DIGITS if sqlite3.sqlite_version_info < NEW_FLOAT_DIGITS_SINCE else None
+
+
 @dataclass(slots=True)
 class _Held:
+    """A replica, and the state that its last executed text left: what the next one begins from."""
+
     template: str
     replica: Replica
+    position: Position
+    pinned: bool
 
 
 class LocalEngine:
     """Runs SQL in threads of this process; see `bird_server.engine.port.Engine` for the contract."""
 
-    def __init__(self, root: Path, *, threads: int, engine_functions: frozenset[str] | None) -> None:
+    def __init__(self, root: Path, *, threads: int, like_scorer: bool = True) -> None:
         self._root = root
-        self._engine_functions = engine_functions
+        self._like_scorer = like_scorer
         self._threads = threads
         self._pool: ThreadPoolExecutor | None = None
         self._store: Store | None = None
         self._held: dict[str, _Held] = {}
         self._guard = threading.Lock()
-        self._served: Counter[str] = Counter()
 
     async def start(self) -> None:
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="sql")
         try:
-            self._store = await self._run(lambda: Store(self._root, engine_functions=self._engine_functions))
+            self._store = await self._run(self._make_store)
         except BaseException:
             self._pool.shutdown(wait=False)
             self._pool = None
@@ -84,20 +96,19 @@ class LocalEngine:
     async def acquire(self, key: str, template: str, preprocess: Sequence[str], limits: Limits) -> None:
         store = self._open_store()
 
-        def make() -> Replica:
+        def make() -> _Held:
             replica = store.acquire(template)
             try:
                 _prepare(replica, preprocess, limits)
             except BaseException:
                 replica.release()
                 raise
-            return replica
+            return _Held(template, replica, replica.position, replica.pinned)
 
         if key in self._held:
             raise InternalError(f"The replica key {key} is in use.")
-        replica = await self._run(make)
-        self._held[key] = _Held(template, replica)
-        self._served[template] += 1
+        held = await self._run(make)
+        self._held[key] = held
 
     async def execute(self, key: str, text: str, limits: Limits) -> Executed:
         held = self._held.get(key)
@@ -121,15 +132,19 @@ class LocalEngine:
         return await self._run(lambda: store.templates.schema(template, count=count))
 
     def statistics(self) -> EngineStatistics:
-        live = Counter(held.template for held in self._held.values())
-        disk_bytes = sum(held.replica.disk_bytes() for held in list(self._held.values()))
+        found = self._open_store().statistics()
         return EngineStatistics(
-            live=len(self._held),
-            served=self._served.total(),
-            disk_bytes=disk_bytes,
-            live_by_template=dict(live),
-            served_by_template=dict(self._served),
+            live=found.live,
+            served=found.served,
+            disk_bytes=found.bytes,
+            live_by_template={digest: live for digest, (live, _) in found.by_template.items()},
+            served_by_template={digest: served for digest, (_, served) in found.by_template.items()},
         )
+
+    def _make_store(self) -> Store:
+        if not self._like_scorer:
+            return Store(self._root)
+        return Store(self._root, engine_functions=scorer_functions(), float_digits=scorer_float_digits())
 
     def _open_store(self) -> Store:
         if self._store is None:
@@ -160,29 +175,29 @@ def _prepare(replica: Replica, preprocess: Sequence[str], limits: Limits) -> Non
 
 def _execute(held: _Held, text: str, limits: Limits) -> Execution:
     """Run a text; a fault of ours leaves the replica at its last state before it, or says what is lost."""
-    replica = held.replica
-    base, pinned = replica.position, replica.pinned
     try:
-        execution = replica.execute(text, limits)
+        execution = held.replica.execute(text, limits)
     except SnapshotError as error:
-        _restore(held, replica, base, pinned, translate(error))
+        _restore(held, translate(error))
         raise
     if execution.outcome is Outcome.STARVED:
         fault = Starved(
             f"The step took {execution.elapsed_ms / 1e3:.1f} s of wall time, "
             f"{execution.cpu_ms / 1e3:.1f} s of it on a processor."
         )
-        _restore(held, replica, base, pinned, fault)
+        _restore(held, fault)
         raise fault
+    held.position, held.pinned = execution.position, execution.pinned
     return execution
 
 
-def _restore(held: _Held, replica: Replica, base: object, pinned: bool, fault: BirdEnvError) -> None:
+def _restore(held: _Held, fault: BirdEnvError) -> None:
     """Put the replica back to where the step began, so that a retry of the step runs on what it should."""
-    if pinned:
+    if held.pinned:
         raise TrajectoryGone(
             f"{fault.detail} The open transaction or TEMP objects of this trajectory are lost with it.",
             end_reason="fault",
         ) from fault
-    held.replica = replica.branch(base)  # type: ignore[arg-type]
-    replica.release()
+    fresh = held.replica.branch(held.position)
+    held.replica.release()
+    held.replica, held.position = fresh, fresh.position

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from bird_snapshots.execution import Execution
 from bird_snapshots.limits import Limits
-from bird_snapshots.template import SchemaObject
+from bird_snapshots.schema import SchemaObject
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated
 
-from bird_snapshots.template import SchemaObject
+from bird_snapshots.schema import SchemaObject
 from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 

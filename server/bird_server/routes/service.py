@@ -8,7 +8,7 @@ import sqlite3
 from importlib.metadata import version as distribution_version
 from typing import Annotated
 
-from bird_snapshots.connect import sqlite_version
+from bird_snapshots.versions import sqlite_version
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response

@@ -124,6 +124,7 @@ def populate(root: Path) -> Template:
     """A data directory with the database `shop` and the tasks above."""
     root.mkdir(parents=True, exist_ok=True)
     source = root / "source.sqlite"
+    source.unlink(missing_ok=True)
     with closing(sqlite3.connect(source)) as connection:
         connection.executescript(SCRIPT)
     directory = DataDirectory(root)
