@@ -144,19 +144,21 @@ def run(record: Mapping[str, Any], pred_sqls: Any, mode: Mode, workspace: Worksp
     final = Evaluation()
     issue_passed = False
     detail: dict[str, Any] = {"phases": {}}
+    # Phase 1's connection is kept to the end: closed, it would remove the files beside the database by their names, and
+    # those are phase 2's by then.
+    first: sqlite3.Connection | None = None
     connection: sqlite3.Connection | None = None
     issue = as_statements(record.get("issue_sql"))
     try:
         if issue or as_statements(record["preprocess_sql"]):  # else phase 1 does nothing that could be seen
-            connection = _connect(workspace)
+            first = _connect(workspace)
             workspace.reset()
-            helpers.run_queries(as_statements(record["preprocess_sql"]), workspace.db_path, connection)
+            helpers.run_queries(as_statements(record["preprocess_sql"]), workspace.db_path, first)
             if issue:
-                first = _evaluate(issue, case, workspace.db_path, connection)
-                detail["phases"]["issue"] = first.detail
-                issue_passed = first.clean
+                judged = _evaluate(issue, case, workspace.db_path, first)
+                detail["phases"]["issue"] = judged.detail
+                issue_passed = judged.clean
             workspace.reset()
-        # The first connection goes only when the second is there, as in the official run.
         connection = _connect(workspace)
         helpers.run_queries(as_statements(record["preprocess_sql"]), workspace.db_path, connection)
         final = _evaluate(prediction, case, workspace.db_path, connection)
@@ -167,6 +169,7 @@ def run(record: Mapping[str, Any], pred_sqls: Any, mode: Mode, workspace: Worksp
         detail["error"] = describe(error)
     finally:
         _finish(connection)
+    del first
     failed = issue_passed or not final.clean
     verdict = Verdict(
         status="failed" if failed else "success",

@@ -155,6 +155,7 @@ class ScorerPool:
             self._waiting -= 1
         number = next(self._numbers)
         try:
+            root = self._choose_root(job.database)
             zygote = await self._ensure_zygote()
             answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
             self._pending[number] = answer
@@ -163,7 +164,6 @@ class ScorerPool:
             raise
         self._running += 1
         answer.add_done_callback(lambda _: self._release(number))
-        root = self._choose_root(job.database)
         order = _order(SCORE, number, job.limit_s, os.fsencode(root), payload)
         try:
             zygote.writer.write(order)
@@ -182,7 +182,10 @@ class ScorerPool:
         self._slots.release()
 
     def _choose_root(self, database: Path) -> str:
-        needed = _COPIES * (database.stat().st_size if database.exists() else 0) + _HEADROOM_BYTES
+        try:
+            needed = _COPIES * database.stat().st_size + _HEADROOM_BYTES
+        except OSError as error:
+            raise ScorerError(f"the database cannot be read: {error.strerror}") from error
         chosen = next((root for root in self._roots if root.free_bytes() >= needed), self._roots[-1])
         return str(chosen.path / uuid.uuid4().hex)
 
@@ -261,7 +264,10 @@ class _ScratchRoot:
         fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def free_bytes(self) -> int:
-        room = os.statvfs(self.path)
+        try:
+            room = os.statvfs(self.path)
+        except OSError:
+            return 0
         return room.f_bavail * room.f_frsize
 
     def clear(self) -> None:
@@ -275,8 +281,9 @@ class _ScratchRoot:
                 shutil.rmtree(entry, ignore_errors=True)
 
     def remove(self) -> None:
-        self.clear()
-        shutil.rmtree(self.path, ignore_errors=True)
+        if self.path.is_dir():
+            self.clear()
+            shutil.rmtree(self.path, ignore_errors=True)
         os.close(self.lock)
 
 

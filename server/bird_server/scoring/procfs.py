@@ -11,12 +11,13 @@ def children(pid: int | None = None) -> list[int]:
     me = os.getpid() if pid is None else pid
     try:
         text = Path(f"/proc/{me}/task/{me}/children").read_text(encoding="ascii")
-    except OSError:  # a kernel without CONFIG_PROC_CHILDREN
-        return _children_by_scan(me)
+    except OSError:  # it is gone, or a kernel without CONFIG_PROC_CHILDREN
+        return children_by_scan(me)
     return [int(word) for word in text.split()]
 
 
-def _children_by_scan(parent: int) -> list[int]:
+def children_by_scan(parent: int) -> list[int]:
+    """The same by reading every process's parent, which any kernel tells."""
     found: list[int] = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,0 +1,79 @@
+"""How a scoring child ends: with a report, without one, and with things that a test has left running or closed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bird_server.scoring.job import ScoringJob, failure_verdict
+from bird_server.scoring.pool import ScorerPool
+from server.scoring.support import job
+
+FORGERY = """
+    import json, os
+    for fd in range(3, 64):
+        try:
+            os.write(fd, json.dumps({"verdict": {"status": "success"}}).encode())
+        except OSError:
+            pass
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "import sys; sys.exit(0)",
+        "import os; os._exit(0)",
+        "raise KeyboardInterrupt",
+        "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+        "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
+        "import os; os.abort()",
+        "import atexit, os; atexit.register(os._exit, 3)",
+        FORGERY,
+    ],
+)
+async def test_a_test_that_ends_the_process_gets_the_failure_record(
+    pool: ScorerPool, database: Path, body: str
+) -> None:
+    asked = job(database, body)
+    result = await pool.score(asked)
+    assert result.verdict == failure_verdict(asked.record)
+    assert result.ended == "died"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()",
+        "import threading; threading.Thread(target=lambda: None).start()",
+        "import os; os.closerange(3, 4096)",
+        "import os\nif os.fork() == 0: os._exit(7)",
+        "import os; os.fork()",
+        "import os\nfor fd in range(3, 64):\n    try: os.write(fd, b'noise' * 1000)\n    except OSError: pass\n",
+    ],
+)
+async def test_a_verdict_survives_what_a_test_leaves_behind(pool: ScorerPool, database: Path, body: str) -> None:
+    result = await pool.score(job(database, body))
+    assert (result.verdict.status, result.ended) == ("success", "completed")
+
+
+async def test_large_verdicts_arrive_whole(pool: ScorerPool, database: Path) -> None:
+    record = job(database).record | {"test_cases": "x" * 8_000}
+    result = await pool.score(ScoringJob(record, ["SELECT 1"], database))
+    assert result.verdict.failed_tests == [f"test_{number}" for number in range(1, 8_001)]
+
+
+async def test_detail_tells_the_statement_that_failed_and_is_no_part_of_the_verdict(
+    pool: ScorerPool, database: Path
+) -> None:
+    result = await pool.score(job(database, pred=["SELECT nope"], issue_sql=["DROP TABLE nowhere"]))
+    phases = result.detail["phases"]
+    assert phases["prediction"]["statement_error"] == {
+        "exception": "OperationalError",
+        "message": "no such column: nope",
+        "sqlite_code": "SQLITE_ERROR",
+    }
+    assert phases["issue"]["statement_error"]["message"] == "no such table: nowhere"
+    assert "detail" not in result.verdict.as_dict()
