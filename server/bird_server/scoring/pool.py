@@ -155,8 +155,8 @@ class ScorerPool:
             self._waiting -= 1
         number = next(self._numbers)
         try:
-            root = self._choose_root(job.database)
             zygote = await self._ensure_zygote()
+            root = self._choose_root(job.database)
             answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
             self._pending[number] = answer
         except BaseException:
