@@ -16,13 +16,13 @@ import contextlib
 import re
 import sqlite3
 import uuid
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, ForeignKey, Index, create_engine, delete, event, func, select, text, update
+from sqlalchemy import Engine, ForeignKey, Index, create_engine, delete, event, func, insert, select, text, update
 from sqlalchemy.exc import DatabaseError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
@@ -281,12 +281,12 @@ class Catalogue:
                 changed[instance_id] = task
                 if instance_id in known:
                     replaced.append(instance_id)
-            imported_at = self._now().isoformat()
-            for task in changed.values():
-                session.merge(_task_row(task, source, imported_at))
-            session.flush()
-            for task in changed.values():
-                session.merge(_RecordRow(instance_id=task.instance_id, record_json=task.to_json()))
+            for some in _batches(replaced):
+                session.execute(delete(_TaskRow).where(_TaskRow.instance_id.in_(some)))
+            if changed:
+                about = {"source": source, "imported_at": self._now().isoformat()}
+                session.execute(insert(_TaskRow), [{**_task_values(task), **about} for task in changed.values()])
+                session.execute(insert(_RecordRow), [_record_values(task) for task in changed.values()])
         added = tuple(instance_id for instance_id in changed if instance_id not in known)
         return AddedTasks(added=added, replaced=tuple(replaced), unchanged=tuple(unchanged))
 
@@ -395,25 +395,31 @@ def _make(path: Path) -> None:
             leftover.unlink(missing_ok=True)
 
 
-def _digests(session: Session, instance_ids: list[str]) -> dict[str, str]:
+def _digests(session: Session, instance_ids: Sequence[str]) -> dict[str, str]:
     known: dict[str, str] = {}
-    for start in range(0, len(instance_ids), _IDS_A_QUERY):
-        some = instance_ids[start : start + _IDS_A_QUERY]
+    for some in _batches(instance_ids):
         query = select(_TaskRow.instance_id, _TaskRow.digest).where(_TaskRow.instance_id.in_(some))
         known.update({row[0]: row[1] for row in session.execute(query)})
     return known
 
 
-def _task_row(task: Task, source: str, imported_at: str) -> _TaskRow:
-    return _TaskRow(
-        instance_id=task.instance_id,
-        database=task.database,
-        category=None if task.category is None else _storable(task.category),
-        scorable=task.scorable,
-        digest=task.digest,
-        source=source,
-        imported_at=imported_at,
-    )
+def _batches(instance_ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(instance_ids), _IDS_A_QUERY):
+        yield instance_ids[start : start + _IDS_A_QUERY]
+
+
+def _task_values(task: Task) -> dict[str, Any]:
+    return {
+        "instance_id": task.instance_id,
+        "database": task.database,
+        "category": None if task.category is None else _storable(task.category),
+        "scorable": task.scorable,
+        "digest": task.digest,
+    }
+
+
+def _record_values(task: Task) -> dict[str, Any]:
+    return {"instance_id": task.instance_id, "record_json": task.to_json()}
 
 
 def _storable(value: str) -> str:

@@ -57,7 +57,7 @@ def test_a_benchmark_folder_is_imported_and_the_bad_one_named(cli: typer.Typer, 
     result = run(cli, "import", tmp_path / "dbs", "--data", data)
     assert result.exit_code == 1
     assert "2 databases imported" in result.stdout
-    assert "bad.sqlite: not imported" in result.stderr
+    assert "bad: not imported" in result.stderr
     assert "empty: holds no database" in result.stderr
 
     again = run(cli, "import", tmp_path / "dbs", "--data", data, "--json")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,18 @@ import pytest
 from bird_env.models import ExecuteSql, Outcome, Submit
 from bird_env.tasks import Task
 from bird_server.demo_material.changes import CHANGES
-from bird_server.demo_material.policy import KINDS, RUNAWAY
+from bird_server.demo_material.policy import KINDS
 from bird_server.demo_material.questions import QUESTIONS
-from bird_server.demo_material.task import DemoTask
 from bird_server.demo_world import DATABASE, TASKS, build_database, script
 from bird_server.scoring.job import ScoringJob
 from bird_server.scoring.pool import ScorerPool
 from bird_server.validation import validate
+from bird_snapshots.limits import Limits
+from bird_snapshots.replica import Replica
+from bird_snapshots.store import Store
 
 ALL = [*QUESTIONS, *CHANGES]
+BRIEF = Limits(cpu_s=0.05)
 BY_ID = {task.record["instance_id"]: task for task in ALL}
 
 
@@ -39,38 +43,11 @@ def dump(path: Path) -> list[str]:
         connection.close()
 
 
-def prepared(database: Path, task: DemoTask) -> sqlite3.Connection:
-    """The database in memory, as the task's rollouts begin on it."""
-    source = sqlite3.connect(database)
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    source.backup(connection)
-    source.close()
-    for statement in task.record["preprocess_sql"]:
-        connection.execute(statement)
-    return connection
-
-
-def run(connection: sqlite3.Connection, sql: str) -> Outcome:
-    """What a step would bring, a text of several statements included."""
-    connection.set_progress_handler(lambda: 1, 20_000_000)
-    try:
-        for statement in split(sql):
-            connection.execute(statement).fetchall()
-    except sqlite3.OperationalError as error:
-        return Outcome.TIMEOUT if "interrupted" in str(error) else Outcome.SQL_ERROR
-    except sqlite3.Error:
-        return Outcome.SQL_ERROR
-    return Outcome.OK
-
-
-def split(sql: str) -> list[str]:
-    statements, current = list[str](), ""
-    for piece in sql.split(";"):
-        current += piece + ";"
-        if sqlite3.complete_statement(current):
-            statements.append(current)
-            current = ""
-    return [*statements, current.removesuffix(";")] if current.strip("; \n") else statements
+@pytest.fixture(scope="module")
+def replicas(tmp_path_factory: pytest.TempPathFactory, database: Path) -> Iterator[Callable[[], Replica]]:
+    with Store(tmp_path_factory.mktemp("demo-store")) as store:
+        digest = store.templates.publish(database).digest
+        yield lambda: store.acquire(digest)
 
 
 def test_every_build_gives_the_same_rows(tmp_path: Path, database: Path) -> None:
@@ -134,26 +111,18 @@ async def test_wrong_and_broken_submissions_fail(database: Path) -> None:
 
 
 @pytest.mark.parametrize("task_id", list(BY_ID))
-def test_each_action_has_the_outcome_that_the_script_expects(database: Path, task_id: str) -> None:
+def test_each_action_has_the_outcome_that_the_script_expects(replicas: Callable[[], Replica], task_id: str) -> None:
     for rollout in range(len(KINDS)):
         found = script(task_id, rollout)
-        connection = prepared(database, BY_ID[task_id])
-        seen: list[Outcome] = []
-        for action in found.actions:
-            if isinstance(action, Submit):
-                seen.append(Outcome.SUBMITTED)
-            elif action.sql == RUNAWAY:
-                seen.append(Outcome.TIMEOUT)
-            else:
-                seen.append(run(connection, action.sql))
-        connection.close()
+        replica = replicas()
+        for statement in BY_ID[task_id].record["preprocess_sql"]:
+            assert replica.execute(statement).outcome == "ok"
+        seen = [
+            Outcome.SUBMITTED if isinstance(action, Submit) else Outcome(replica.execute(action.sql, BRIEF).outcome)
+            for action in found.actions
+        ]
+        replica.release()
         assert tuple(seen) == found.expected.outcomes, found.kind
-
-
-def test_the_runaway_statement_does_not_end() -> None:
-    connection = sqlite3.connect(":memory:")
-    assert run(connection, RUNAWAY) is Outcome.TIMEOUT
-    connection.close()
 
 
 @pytest.mark.parametrize("count", [16, 64])

@@ -154,7 +154,7 @@ def tell_import(outcomes: Sequence[Imported], found: Sequence[FoundFiles]) -> No
         if outcome.replaced is not None:
             remark(f"{outcome.name}: stood for template {outcome.replaced.digest[:12]} before")
         if outcome.refused is not None:
-            remark(f"{outcome.path}: not imported: {outcome.refused}")
+            remark(f"{outcome.name}: not imported: {outcome.refused}")
     for one in found:
         for path in one.skipped:
             remark(f"{path}: holds no database")
