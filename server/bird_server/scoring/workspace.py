@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import shutil
 import sqlite3
 from pathlib import Path
@@ -60,7 +59,7 @@ class PrivateWorkspace:
             self.temporary.mkdir()
             shutil.copyfile(source, self._file)
             if copies > 1:
-                shelf = root / f".{secrets.token_hex(8)}"
+                shelf = root / f".{os.urandom(8).hex()}"
                 shelf.mkdir()
                 self._waiting = [shelf / str(number) for number in range(copies - 1)]
                 for path in self._waiting:

@@ -15,7 +15,6 @@ import gc
 import json
 import os
 import platform
-import secrets
 import selectors
 import shutil
 import signal
@@ -180,7 +179,7 @@ class Zygote:
     # -- children -----------------------------------------------------------------------------------------------------
 
     def _start(self, job: int, limit_s: float, root: str, payload: bytes) -> None:
-        token = secrets.token_bytes(_TOKEN_BYTES)
+        token = os.urandom(_TOKEN_BYTES)
         parent = os.getpid()
         try:
             read, write = os.pipe2(os.O_CLOEXEC)

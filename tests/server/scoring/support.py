@@ -12,6 +12,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bird_server.scoring import procfs
 from bird_server.scoring.job import Mode, ScoringJob, ScoringResult
 
@@ -19,6 +21,9 @@ from bird_server.scoring.job import Mode, ScoringJob, ScoringResult
 PATIENCE_S = 30.0
 
 FOREVER = "while True: pass"
+#: For tests that use the pool of their module.
+SHARED_LOOP = pytest.mark.asyncio(loop_scope="module")
+
 SIGNATURE = "def test_case(pred_sqls, sol_sqls, db_path, conn, conditions):"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from bird_server.scoring.job import ScoringJob, failure_verdict
 from bird_server.scoring.pool import ScorerPool
-from server.scoring.support import job
+from server.scoring.support import SHARED_LOOP, job
 
 FORGERY = """
     import json, os
@@ -34,6 +34,7 @@ FORGERY = """
         FORGERY,
     ],
 )
+@SHARED_LOOP
 async def test_a_test_that_ends_the_process_gets_the_failure_record(
     pool: ScorerPool, database: Path, body: str
 ) -> None:
@@ -54,17 +55,20 @@ async def test_a_test_that_ends_the_process_gets_the_failure_record(
         "import os\nfor fd in range(3, 64):\n    try: os.write(fd, b'noise' * 1000)\n    except OSError: pass\n",
     ],
 )
+@SHARED_LOOP
 async def test_a_verdict_survives_what_a_test_leaves_behind(pool: ScorerPool, database: Path, body: str) -> None:
     result = await pool.score(job(database, body))
     assert (result.verdict.status, result.ended) == ("success", "completed")
 
 
+@SHARED_LOOP
 async def test_large_verdicts_arrive_whole(pool: ScorerPool, database: Path) -> None:
     record = job(database).record | {"test_cases": "x" * 8_000}
     result = await pool.score(ScoringJob(record, ["SELECT 1"], database))
     assert result.verdict.failed_tests == [f"test_{number}" for number in range(1, 8_001)]
 
 
+@SHARED_LOOP
 async def test_detail_tells_the_statement_that_failed_and_is_no_part_of_the_verdict(
     pool: ScorerPool, database: Path
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from bird_server.scoring import landlock
 from bird_server.scoring.pool import ScorerPool
-from server.scoring.support import job, sha256
+from server.scoring.support import SHARED_LOOP, job, sha256
 
 needs_landlock = pytest.mark.skipif(
     landlock.abi() < landlock.MINIMUM_ABI, reason="this kernel has no Landlock that can refuse a truncation"
@@ -19,6 +19,7 @@ needs_landlock = pytest.mark.skipif(
 @pytest.mark.parametrize(
     "attack", ["open({0!r}, 'r+b')", "open({0!r}, 'rb')", "os.truncate({0!r}, 0)", "os.unlink({0!r})"]
 )
+@SHARED_LOOP
 async def test_the_source_is_out_of_reach(pool: ScorerPool, database: Path, attack: str) -> None:
     before = sha256(database)
     body = f"""
@@ -36,6 +37,7 @@ async def test_the_source_is_out_of_reach(pool: ScorerPool, database: Path, atta
 
 
 @needs_landlock
+@SHARED_LOOP
 async def test_sql_cannot_attach_the_source(pool: ScorerPool, database: Path) -> None:
     before = sha256(database)
     result = await pool.score(job(database, pred=[f"ATTACH '{database}' AS s", "DELETE FROM s.t"]))
@@ -44,6 +46,7 @@ async def test_sql_cannot_attach_the_source(pool: ScorerPool, database: Path) ->
 
 
 @pytest.mark.skipif(landlock.abi() < 6, reason="this kernel's Landlock does not hold signals back")
+@SHARED_LOOP
 async def test_the_parent_cannot_be_signalled(pool: ScorerPool, database: Path) -> None:
     body = """
         import os
@@ -57,6 +60,7 @@ async def test_the_parent_cannot_be_signalled(pool: ScorerPool, database: Path) 
 
 
 @needs_landlock
+@SHARED_LOOP
 async def test_what_tests_need_stays_open(pool: ScorerPool, database: Path) -> None:
     body = """
         import os, subprocess, tempfile

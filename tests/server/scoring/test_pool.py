@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,6 +27,19 @@ from server.scoring.support import (
     wait_gone,
     zygote_pid,
 )
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+async def pool(scratch: Path) -> AsyncIterator[ScorerPool]:
+    async with ScorerPool(scratch=scratch) as started:
+        yield started
 
 
 @pytest.mark.parametrize("content", [None, b"this is no database, whatever its name says"])

@@ -11,9 +11,10 @@ import pytest
 
 from bird_server.scoring import sandbox
 from bird_server.scoring.pool import ScorerPool
-from server.scoring.support import job, message
+from server.scoring.support import SHARED_LOOP, job, message
 
 
+@SHARED_LOOP
 async def test_the_child_sees_none_of_the_services_environment(
     scratch: Path, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -24,6 +25,7 @@ async def test_the_child_sees_none_of_the_services_environment(
     assert message(result) == "no secret"
 
 
+@SHARED_LOOP
 async def test_the_child_has_no_descriptor_but_its_database_and_the_pipe(pool: ScorerPool, database: Path) -> None:
     body = """
         import os
@@ -36,6 +38,7 @@ async def test_the_child_has_no_descriptor_but_its_database_and_the_pipe(pool: S
     assert sum(link.startswith("pipe:") for link in links) == 1
 
 
+@SHARED_LOOP
 async def test_the_child_has_its_own_session_limits_and_default_signals(pool: ScorerPool, database: Path) -> None:
     body = """
         import json, os, resource, signal

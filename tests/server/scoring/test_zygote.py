@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bird_server.scoring.job import failure_verdict
 from bird_server.scoring.pool import ScorerPool
 from bird_server.scoring.zygote import LENGTH, Report, remove_tree
-from server.scoring.support import FOREVER, job, left_in, message, sha256, wait_gone
+from server.scoring.support import FOREVER, SHARED_LOOP, job, left_in, message, sha256, wait_gone
 
 ENDLESS_SQL = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM c) SELECT count(*) FROM c"
 
@@ -57,6 +57,7 @@ ORPHANED_AND_DEAF = """
         ("import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)", "SELECT 1"),
     ],
 )
+@SHARED_LOOP
 async def test_a_runaway_is_killed_at_its_limit_and_gets_the_failure_record(
     pool: ScorerPool, database: Path, body: str, pred: str
 ) -> None:
@@ -68,11 +69,13 @@ async def test_a_runaway_is_killed_at_its_limit_and_gets_the_failure_record(
 
 
 @pytest.mark.parametrize("body", [IN_THE_GROUP, OUT_OF_THE_GROUP, ORPHANED_AND_DEAF])
+@SHARED_LOOP
 async def test_what_a_test_has_forked_does_not_outlive_it(pool: ScorerPool, database: Path, body: str) -> None:
     result = await pool.score(job(database, body))
     wait_gone(int(message(result)))
 
 
+@SHARED_LOOP
 async def test_what_a_killed_scoring_has_forked_does_not_outlive_it(
     pool: ScorerPool, database: Path, scratch: Path
 ) -> None:
@@ -82,6 +85,7 @@ async def test_what_a_killed_scoring_has_forked_does_not_outlive_it(
     assert left_in(scratch) == []
 
 
+@SHARED_LOOP
 async def test_scoring_leaves_the_database_and_the_scratch_folder_as_they_were(
     pool: ScorerPool, scratch: Path, database: Path
 ) -> None:
@@ -100,6 +104,7 @@ async def test_scoring_leaves_the_database_and_the_scratch_folder_as_they_were(
     assert left_in(scratch) == []
 
 
+@SHARED_LOOP
 async def test_a_directory_with_many_files_is_removed_before_the_answer(
     pool: ScorerPool, scratch: Path, database: Path
 ) -> None:
