@@ -52,9 +52,8 @@ def print_table(
 
 
 def shown(text: str) -> str:
-    """The text as a terminal may have it: without control characters and what UTF-8 cannot hold."""
-    printable = "".join(character if character.isprintable() else " " for character in text)
-    return printable.encode("utf-8", "replace").decode("utf-8")
+    """The text as a terminal may have it: with blanks for control characters and lone surrogates."""
+    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def remark(text: str) -> None:
