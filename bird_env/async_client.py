@@ -4,8 +4,8 @@
         async with client.trajectory(task_id="orders_1") as trajectory:
             result = await trajectory.execute("SELECT count(*) FROM orders")
 
-For one event loop, of asyncio or trio; made for a thousand trajectories at once. What each method does and raises
-stands at `Client`. To run many rollouts with their leases renewed and their failures as data, see `bird_env.rollout`.
+For one event loop of asyncio; made for a thousand trajectories at once. What each method does and raises stands at
+`Client`. To run many rollouts with their leases renewed and their failures as data, see `bird_env.rollout`.
 """
 
 from __future__ import annotations
