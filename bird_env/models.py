@@ -419,7 +419,7 @@ class ForeignKeyInfo(Reply):
 
 class TableInfo(Reply):
     name: str
-    kind: Literal["table", "view", "virtual", "shadow"] = "table"
+    kind: str = Field(default="table", description="table, view, virtual or shadow.")
     sql: str | None = None
     columns: list[ColumnInfo]
     foreign_keys: list[ForeignKeyInfo] = Field(default_factory=list[ForeignKeyInfo])

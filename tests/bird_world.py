@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
-from bird_snapshots.template import Template, TemplateStore
 from fastapi import FastAPI
 
 from bird_env.tasks import Task
@@ -21,6 +20,7 @@ from bird_server.clock import FakeClock
 from bird_server.datadir import DataDirectory
 from bird_server.settings import Settings
 from bird_server.state import State
+from bird_snapshots.template import Template, TemplateStore
 
 SCRIPT = """
 CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT, b INTEGER);
@@ -91,7 +91,7 @@ class World:
         response = await self.post("/v1/trajectories", {"trajectory_id": trajectory_id, **body})
         assert response.status_code == 201, response.text
         self.steps[trajectory_id] = (0, 0)
-        return json.loads(response.text)
+        return _loads(response)
 
     async def post(self, path: str, body: Any = None, **headers: str) -> httpx.Response:
         content = json.dumps(body).encode("ascii") if body is not None else b""
@@ -110,14 +110,20 @@ class World:
         response = await self.send(trajectory_id, epoch, index, {"type": "execute_sql", "sql": sql})
         assert response.status_code == 200, response.text
         self.steps[trajectory_id] = (epoch, index + 1)
-        return json.loads(response.text)
+        return _loads(response)
 
     async def submit(self, sql: list[str], trajectory_id: str = "t1") -> dict[str, Any]:
         epoch, index = self.steps[trajectory_id]
         response = await self.send(trajectory_id, epoch, index, {"type": "submit", "sql": sql})
         assert response.status_code == 200, response.text
         self.steps[trajectory_id] = (epoch, index + 1)
-        return json.loads(response.text)
+        return _loads(response)
+
+
+def _loads(response: httpx.Response) -> dict[str, Any]:
+    """httpx's own `json()` would refuse a lone surrogate."""
+    body: dict[str, Any] = json.loads(response.text)
+    return body
 
 
 def populate(root: Path) -> Template:
@@ -143,7 +149,7 @@ def populate(root: Path) -> Template:
 
 
 @asynccontextmanager
-async def serving(root: Path, **settings: Any) -> AsyncIterator[World]:
+async def serving(root: Path, **settings: Any) -> AsyncGenerator[World]:
     """A populated server in this process, started and stopped as uvicorn would."""
     template = populate(root)
     clock = FakeClock()

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 from typing import Any
 
-from bird_snapshots.template import TemplateStore
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
@@ -37,6 +36,7 @@ from bird_server.scoring.pool import ScorerPool
 from bird_server.settings import Settings
 from bird_server.state import State
 from bird_server.trajectories import Trajectories
+from bird_snapshots.template import TemplateStore
 
 log = logging.getLogger("bird_server")
 
@@ -62,7 +62,7 @@ def create_app(
     prompts = Prompts(settings.prompts)
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
         async with AsyncExitStack() as stack:
             directory = DataDirectory(settings.data)
             await asyncio.to_thread(directory.root.mkdir, parents=True, exist_ok=True)

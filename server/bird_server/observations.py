@@ -14,12 +14,12 @@ import json
 import re
 from collections.abc import Callable, Sequence
 
-from bird_snapshots.execution import Execution, SqlFailure
-from bird_snapshots.execution import Outcome as EngineOutcome
-
 from bird_env import models, values
 from bird_env.models import Observation, ObservationFormat, Outcome
 from bird_env.values import Value
+from bird_snapshots.execution import Execution
+from bird_snapshots.failures import Outcome as EngineOutcome
+from bird_snapshots.failures import SqlFailure
 
 #: Rows that a text is made of at most, whatever is returned typed: more would be cut by the character limit anyway.
 MAX_TEXT_ROWS = 10_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Query
 
@@ -22,7 +22,10 @@ def encode_token(place: Any) -> str:
     return base64.urlsafe_b64encode(json.dumps(place).encode()).decode()
 
 
-def decode_token(token: str | None, kind: type[list[Any]] | type[int] | type[str]) -> Any:
+Place = TypeVar("Place", int, str, list[Any])
+
+
+def decode_token(token: str | None, kind: type[Place]) -> Place | None:
     """The place a token stands for, None without one.
 
     Raises:

@@ -12,15 +12,14 @@ import sqlite3
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from bird_snapshots.versions import sqlite_version
-from bird_snapshots.template import TemplateStore
-
 from bird_env.errors import UnknownDatabase, UnknownTask
 from bird_env.models import OfficialVerdict, Score, ScorerVersions, ScoreStatus
 from bird_env.tasks import Task
 from bird_server.catalogue import Catalogue
 from bird_server.scoring.job import ScoringJob
 from bird_server.scoring.pool import ScorerPool
+from bird_snapshots.template import TemplateStore
+from bird_snapshots.versions import sqlite_version
 
 
 class Scores:

@@ -22,45 +22,55 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="BIRD_ENV_", frozen=True, extra="ignore")
 
-    data: Path = Field(Path("bird_env_data"), description="Data directory: store, catalogue, ledger. One mount.")
+    data: Path = Field(
+        default=Path("bird_env_data"), description="Data directory: store, catalogue, ledger. One mount."
+    )
     ledger_url: str | None = Field(
-        None, description="SQLAlchemy URL of the ledger; default: SQLite in the data directory."
+        default=None, description="SQLAlchemy URL of the ledger; default: SQLite in the data directory."
     )
 
-    capacity: int = Field(4_096, ge=1, description="Live trajectories.")
-    queue_limit: int = Field(4_096, ge=0, description="Creates that may wait for a place at once.")
+    capacity: int = Field(default=4_096, ge=1, description="Live trajectories.")
+    queue_limit: int = Field(default=4_096, ge=0, description="Creates that may wait for a place at once.")
     queue_wait_s: float = Field(
-        10.0, ge=0, description="Seconds a create waits for a place, unless it says `Prefer: wait=`."
+        default=10.0, ge=0, description="Seconds a create waits for a place, unless it says `Prefer: wait=`."
     )
-    max_queue_wait_s: float = Field(300.0, ge=0, description="Longest wait that a client may ask for.")
+    max_queue_wait_s: float = Field(default=300.0, ge=0, description="Longest wait that a client may ask for.")
 
-    lease_s: float = Field(1_800.0, gt=0, description="Seconds without a call after which a trajectory is ended.")
-    max_lifetime_s: float = Field(14_400.0, gt=0, description="Seconds after which it is ended whatever happens.")
-    reap_every_s: float = Field(1.0, gt=0, description="How often expired leases are looked for.")
+    lease_s: float = Field(
+        default=1_800.0, gt=0, description="Seconds without a call after which a trajectory is ended."
+    )
+    max_lifetime_s: float = Field(
+        default=14_400.0, gt=0, description="Seconds after which it is ended whatever happens."
+    )
+    reap_every_s: float = Field(default=1.0, gt=0, description="How often expired leases are looked for.")
 
-    max_steps: int = Field(30, ge=1, description="Steps within one epoch.")
-    sql_cpu_s: float = Field(30.0, gt=0, description="Processor time of one step.")
-    sql_wall_s: float = Field(120.0, gt=0, description="Wall-clock backstop of one step.")
-    rows: int = Field(1_000, ge=0, description="Rows returned of one result.")
-    result_bytes: int = Field(1_000_000, ge=1_000, description="Bytes returned of one typed result.")
-    text_chars: int = Field(8_000, ge=100, description="Characters of an observation's text.")
-    value_bytes: int = Field(1_000_000, ge=1_000, description="Longest value that SQLite may make.")
-    wal_mb: float = Field(256.0, gt=0, description="Megabytes that a trajectory may write.")
-    temp_mb: float = Field(1_024.0, gt=0, description="Megabytes of temporary files of one step.")
-    schema_chars: int = Field(20_000, ge=200, description="Characters of schema in the first observation.")
+    max_steps: int = Field(default=30, ge=1, description="Steps within one epoch.")
+    sql_cpu_s: float = Field(default=30.0, gt=0, description="Processor time of one step.")
+    sql_wall_s: float = Field(default=120.0, gt=0, description="Wall-clock backstop of one step.")
+    rows: int = Field(default=1_000, ge=0, description="Rows returned of one result.")
+    result_bytes: int = Field(default=1_000_000, ge=1_000, description="Bytes returned of one typed result.")
+    text_chars: int = Field(default=8_000, ge=100, description="Characters of an observation's text.")
+    value_bytes: int = Field(default=1_000_000, ge=1_000, description="Longest value that SQLite may make.")
+    wal_mb: float = Field(default=256.0, gt=0, description="Megabytes that a trajectory may write.")
+    temp_mb: float = Field(default=1_024.0, gt=0, description="Megabytes of temporary files of one step.")
+    schema_chars: int = Field(default=20_000, ge=200, description="Characters of schema in the first observation.")
 
-    sql_threads: int = Field(8, ge=1, description="Threads that run SQL in the in-process engine.")
+    sql_threads: int = Field(default=8, ge=1, description="Threads that run SQL in the in-process engine.")
     engine_functions: Literal["scorer", "all"] = Field(
-        "scorer", description="Refuse SQL functions that the scorer's SQLite lacks (`scorer`), or none (`all`)."
+        default="scorer", description="Refuse SQL functions that the scorer's SQLite lacks (`scorer`), or none (`all`)."
     )
 
-    scorers: int = Field(0, ge=0, description="Scorings at once; 0: one a core.")
-    score_limit_s: float = Field(180.0, gt=0, description="Wall-clock limit of one scoring, as the benchmark has it.")
+    scorers: int = Field(default=0, ge=0, description="Scorings at once; 0: one a core.")
+    score_limit_s: float = Field(
+        default=180.0, gt=0, description="Wall-clock limit of one scoring, as the benchmark has it."
+    )
 
-    prompt: str = Field("plain", description="Prompt template of first observations, unless a create names one.")
-    prompts: Path | None = Field(None, description="Folder with Jinja templates of your own, `NAME.j2`.")
-    format: ObservationFormat = Field(ObservationFormat.TABLE, description="Format of observations' text.")
+    prompt: str = Field(
+        default="plain", description="Prompt template of first observations, unless a create names one."
+    )
+    prompts: Path | None = Field(default=None, description="Folder with Jinja templates of your own, `NAME.j2`.")
+    format: ObservationFormat = Field(default=ObservationFormat.TABLE, description="Format of observations' text.")
 
-    max_body_bytes: int = Field(4_000_000, ge=10_000, description="Largest request body.")
-    run_token: SecretStr | None = Field(None, description="Bearer token with scope `run`.")
-    admin_token: SecretStr | None = Field(None, description="Bearer token with scopes `run` and `admin`.")
+    max_body_bytes: int = Field(default=4_000_000, ge=10_000, description="Largest request body.")
+    run_token: SecretStr | None = Field(default=None, description="Bearer token with scope `run`.")
+    admin_token: SecretStr | None = Field(default=None, description="Bearer token with scopes `run` and `admin`.")

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bird_snapshots.template import TemplateStore
-from bird_world import World, serving
 
 from bird_env.models import Outcome, StepResult
 from bird_env.tasks import Task
 from bird_server.catalogue import Catalogue
 from bird_server.datadir import DataDirectory
+from bird_snapshots.template import TemplateStore
+from bird_world import World, serving
 
 SCRIPT = """
 CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT, b INTEGER);

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bird_world import GOLD, World, serving
 
 from bird_env.errors import LedgerFault
 from bird_env.models import CreatedTrajectory, Page, RecordedStep, StepResult, Trajectory
+from bird_world import GOLD, World, serving
 
 
 @pytest.fixture

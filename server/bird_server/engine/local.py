@@ -18,17 +18,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from bird_snapshots.errors import SnapshotError
-from bird_snapshots.execution import Execution, Outcome
-from bird_snapshots.limits import Limits
-from bird_snapshots.position import Position
-from bird_snapshots.replica import Replica
-from bird_snapshots.store import Store
-from bird_snapshots.schema import SchemaObject
-
 from bird_env.errors import BirdEnvError, InternalError, PreprocessFailed, Starved, TrajectoryGone
 from bird_server.engine.errors import translate
 from bird_server.engine.port import EngineStatistics, Executed
+from bird_snapshots.errors import SnapshotError
+from bird_snapshots.execution import Execution
+from bird_snapshots.failures import Outcome
+from bird_snapshots.limits import Limits
+from bird_snapshots.position import Position
+from bird_snapshots.replica import Replica
+from bird_snapshots.schema import SchemaObject
+from bird_snapshots.store import Store
 
 T = TypeVar("T")
 

@@ -31,8 +31,8 @@ class EngineStatistics:
     live: int
     served: int
     disk_bytes: int
-    live_by_template: dict[str, int] = field(default_factory=dict)
-    served_by_template: dict[str, int] = field(default_factory=dict)
+    live_by_template: dict[str, int] = field(default_factory=dict[str, int])
+    served_by_template: dict[str, int] = field(default_factory=dict[str, int])
 
 
 class Engine(Protocol):

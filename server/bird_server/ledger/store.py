@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import Executable, event, func, insert, select, update
+from sqlalchemy import Executable, Select, event, func, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
@@ -25,6 +25,9 @@ from bird_server.ledger.models import SCHEMA_VERSION, Base, LedgerInfo, ReplyRow
 #: Writes in one commit at most: bounds the time that the first of them waits for the last.
 MAX_GROUP = 256
 READERS = 8
+
+
+Row = TypeVar("Row", bound=Base)
 
 
 @dataclass(slots=True)
@@ -225,11 +228,11 @@ class Ledger:
             )
         return ended
 
-    async def _one(self, query: Any) -> Any:
+    async def _one(self, query: Select[Row]) -> Row | None:
         found = await self._all(query)
         return found[0] if found else None
 
-    async def _all(self, query: Any) -> list[Any]:
+    async def _all(self, query: Select[Row]) -> list[Row]:
         """Rows as detached objects."""
         try:
             async with AsyncSession(self._opened(), expire_on_commit=False) as session:

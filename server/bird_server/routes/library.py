@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated
 
-from bird_snapshots.schema import SchemaObject
 from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
@@ -27,6 +26,7 @@ from bird_server.schema_text import full_text
 from bird_server.state import State, state_of
 from bird_server.tools import TOOLS
 from bird_server.wire import reply
+from bird_snapshots.schema import SchemaObject
 
 router = APIRouter(prefix="/v1", dependencies=[Depends(requires(Scope.RUN))])
 

@@ -8,7 +8,6 @@ import sqlite3
 from importlib.metadata import version as distribution_version
 from typing import Annotated
 
-from bird_snapshots.versions import sqlite_version
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,6 +17,7 @@ from bird_server.auth import Scope, requires
 from bird_server.errors_doc import problems
 from bird_server.state import State, state_of
 from bird_server.wire import reply
+from bird_snapshots.versions import sqlite_version
 
 router = APIRouter(tags=["service"])
 

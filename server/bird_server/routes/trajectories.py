@@ -138,7 +138,9 @@ async def reset(
     """Back to the beginning, in a new epoch, on a fresh replica."""
 
     async def run() -> Response:
-        answer = await state.trajectories.reset(trajectory_id, body or ResetRequest(), wait_s(request, state))
+        answer = await state.trajectories.reset(
+            trajectory_id, body or ResetRequest.model_validate({}), wait_s(request, state)
+        )
         return raw_reply(answer.body, **_replayed(answer.replayed))
 
     return await state.replies.once(request, run)
