@@ -90,11 +90,19 @@ def find_databases(path: Path) -> FoundFiles:
     return FoundFiles(tuple(files[name] for name in sorted(files)), tuple(skipped))
 
 
-def locate_database(folder: Path, name: str) -> Path | None:
-    """The file of one database in a folder of databases, or in the folder of that database itself."""
+def locate_database(source: Path, name: str) -> Path | None:
+    """The file of one database in a folder of databases, in the folder of that database, or the file itself.
+
+    Raises:
+        DataError: There is neither folder nor file.
+    """
+    if not source.exists():
+        raise DataError(f"{source} does not exist", hint="Expected a folder of <db>/<db>_template.sqlite.")
+    if source.is_file():
+        return source if _name_of(source) == name else None
     if "/" in name or "\0" in name or name in ("", ".", ".."):
         return None
-    return _inside(folder / name, name) or _exact(folder, name)
+    return _inside(source / name, name) or _exact(source, name)
 
 
 def _inside(folder: Path, name: str) -> Path | None:

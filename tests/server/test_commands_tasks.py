@@ -126,6 +126,14 @@ def test_a_file_that_cannot_be_read_is_exit_code_2(cli: typer.Typer, tmp_path: P
     assert "cannot be read" in result.stderr
 
 
+def test_a_folder_of_databases_that_is_not_there_imports_nothing(cli: typer.Typer, tmp_path: Path, data: Path) -> None:
+    file = lines(tmp_path / "t", [task("a")])
+    result = run(cli, "import", file, "--databases", tmp_path / "absent", "--data", data)
+    assert result.exit_code == 2
+    assert "absent does not exist" in result.stderr
+    assert document(run(cli, "list", "--data", data, "--json")) == {"tasks": []}
+
+
 def test_bird_questions(cli: typer.Typer, tmp_path: Path, data: Path) -> None:
     questions = [{"question_id": 7, "db_id": "shop", "question": "q?", "SQL": "SELECT 1", "difficulty": "simple"}]
     (tmp_path / "dev.json").write_text(json.dumps(questions))

@@ -112,7 +112,10 @@ def test_one_database_is_located_by_name(tmp_path: Path) -> None:
         "f": None,
     }
     assert locate_database(tmp_path / "a", "a") == tmp_path / "a/a_template.sqlite"
-    assert locate_database(tmp_path / "absent", "a") is None
+    assert locate_database(tmp_path / "d_template.sqlite", "d") == tmp_path / "d_template.sqlite"
+    assert locate_database(tmp_path / "d_template.sqlite", "a") is None
+    with pytest.raises(DataError, match="does not exist"):
+        locate_database(tmp_path / "absent", "a")
 
 
 @pytest.mark.parametrize("name", ["..", ".", "", "../secret", "/etc/passwd", "a/b", "a\0"])

@@ -166,6 +166,48 @@ def test_gold_from_parquet_for_tasks_from_json(tmp_path: Path) -> None:
     assert found.sol_sql == ("SELECT 1",)
 
 
+def test_rows_of_bird_rl_from_parquet(tmp_path: Path) -> None:
+    arrow: Any = pytest.importorskip("pyarrow")
+    parquet: Any = importlib.import_module("pyarrow.parquet")
+    kwargs = {"execute_sql": {"create_kwargs": {"db_id": "shop"}}}
+    rows = [
+        {
+            "data_source": "bird_critic_sqlite",
+            "prompt": [{"role": "system", "content": "s"}, {"role": "user", "content": "Why?"}],
+            "reward_model": {"ground_truth": ["SELECT 1"], "style": "rule"},
+            "extra_info": {
+                "instance_id": "a",
+                "db_id": "shop",
+                "preprocess_sql": ["CREATE TABLE t(a)"],
+                "clean_up_sql": [],
+                "test_cases": [TEST],
+                "tools_kwargs": kwargs,
+            },
+            "agent_name": "tool_agent",
+        },
+        {
+            "data_source": "bird",
+            "prompt": [{"role": "user", "content": "How many?"}],
+            "reward_model": {"ground_truth": ["SELECT 2"], "style": None},
+            "extra_info": {"instance_id": "b", "db_id": "hr", "tools_kwargs": kwargs},
+            "agent_name": None,
+        },
+        {"data_source": "bird", "extra_info": {"db_id": "hr"}},
+    ]
+    parquet.write_table(arrow.Table.from_pylist(rows), tmp_path / "train.parquet")
+    found = read_tasks(tmp_path / "train.parquet")
+    a, b = found.tasks
+    assert (a.issue, a.sol_sql, a.test_cases, a.preprocess_sql) == (
+        "Why?",
+        ("SELECT 1",),
+        (TEST,),
+        ("CREATE TABLE t(a)",),
+    )
+    assert (b.issue, b.sol_sql, b.database, b.scorable) == ("How many?", ("SELECT 2",), "hr", True)
+    assert "test_cases" not in b.record
+    assert [str(problem) for problem in found.problems] == ["record 3: it has no instance_id"]
+
+
 def test_an_absent_file_of_gold_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be read"):
         read_tasks(lines(tmp_path / "t", [task("a")]), gold=tmp_path / "absent")
