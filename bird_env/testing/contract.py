@@ -20,6 +20,7 @@ from bird_env.errors import (
     EpisodeOver,
     InvalidRequest,
     KeyReused,
+    NotFound,
     NothingSubmitted,
     PreprocessFailed,
     StaleEpoch,
@@ -94,8 +95,11 @@ class ClientContract:
         check(world.database in names, f"{world.database} is listed among {names}")
         schema = client.schema(world.database)
         check(bool(schema.tables) and "CREATE" in schema.text.upper(), "the schema lists tables and their statements")
-        with raises(UnknownDatabase):
-            client.schema("no such/../database?")
+        for unknown in ("no such database?", "ä", "%2F"):
+            with raises(UnknownDatabase):
+                client.schema(unknown)
+        with raises(NotFound):
+            client.schema("no/such/../database")
 
     def test_tasks_are_listed_page_by_page(self, client: Client, world: World) -> None:
         everything = [each.task_id for each in client.tasks()]
