@@ -3,7 +3,7 @@
 `open_replica` opens a hard link to a template beside its own WAL such that no write can reach the template's inode:
 
 1. `vfs=bird-none` (SQLite's `unix-none`): locks belong to the inode, and every replica of a template shares it.
-2. `locking_mode=EXCLUSIVE` before the first read: the index of the WAL stays on the heap; `unix-none` has no shared memory.
+2. `locking_mode=EXCLUSIVE` before the first read: the WAL's index stays on the heap; `unix-none` has no shared memory.
 3. A read-only descriptor in place of the main file's: what no setting forbids, the kernel does.
 4. No checkpoint, neither by size nor at the close; no fsync (a crash of the machine may take the last moments).
 5. Limits, the progress handler, the WAL hook (after every PRAGMA: setting one of them removes it), the authorizer last,
@@ -34,13 +34,14 @@ from bird_snapshots.errors import (
     translated,
 )
 from bird_snapshots.policy import Policy
+from bird_snapshots.sql import pragma
 
 #: Virtual-machine steps between looks at the clock and the quotas. A look takes the GIL: every 1,000 steps made eight
 #: concurrent queries 2.5 times slower; every 20,000 is not measurable and still comes every millisecond or so.
 CHECK_EVERY_STEPS = 20_000
 
-#: The same for statements that write: between two looks a thousand rows of a megabyte could be written, not a hundred.
-CHECK_WRITES_EVERY_STEPS = 2_000
+#: The same for statements that write: a row of a megabyte takes some 25 steps. 2,000 cost 1.5 times the processor time.
+CHECK_WRITES_EVERY_STEPS = 5_000
 
 CACHE_KIB = 256  # pages come from the mapping below; the cache holds what is being changed
 MAP_BYTES = 1 << 40  # more than any template: its pages are shared by all replicas, in the page cache of the kernel
@@ -106,8 +107,8 @@ def open_replica(
         _never_checkpoint_on_close(connection)
         _set_pragmas(connection)
         _limit(connection)
-        pages = int(connection.pragma("page_count"))
-        page_size = int(connection.pragma("page_size"))
+        pages = int(pragma(connection, "page_count"))
+        page_size = int(pragma(connection, "page_size"))
         connection.set_progress_handler(check, CHECK_EVERY_STEPS)
         connection.set_wal_hook(_wal_hook(committed))
         keepalive = native.set_authorizer(connection, policy.decide)
@@ -146,7 +147,7 @@ def _guard(connection: apsw.Connection, path: Path) -> None:
             here = os.fstat(descriptor)
         except OSError as error:
             raise GuardFailed(f"SQLite's file is not laid out as expected: {error}") from error
-        there = os.stat(path)
+        there = path.stat()
         if (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino):
             raise GuardFailed("the descriptor found is not the main file's")
         readonly = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -191,8 +192,8 @@ def _set_pragmas(connection: apsw.Connection) -> None:
         ("mmap_size", MAP_BYTES, None),
     ):
         if value is not None:
-            connection.pragma(name, value)
-        found = connection.pragma(name)
+            pragma(connection, name, value)
+        found = pragma(connection, name)
         if expected is not None and found != expected:
             raise SettingsDidNotHold(f"PRAGMA {name} is {found!r}, not {expected!r}")
     if connection.readonly("main"):
@@ -220,7 +221,7 @@ def open_source(path: Path, *, immutable: bool) -> apsw.Connection:
 
     Args:
         path: A database without a hot journal and without a WAL to be recovered.
-        immutable: Take no lock and look for no WAL: for a file in WAL format, where even a reader would make files.
+        immutable: Take no lock, look for no WAL: for a file in WAL format, beside which readers make files.
     """
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     address = path.absolute().as_uri() + ("?immutable=1" if immutable else "?mode=ro")
@@ -234,5 +235,5 @@ def open_private(path: Path) -> apsw.Connection:
     connection = apsw.Connection(
         str(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE, statementcachesize=0
     )
-    connection.pragma("synchronous", "OFF")
+    pragma(connection, "synchronous", "OFF")
     return connection

@@ -33,7 +33,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
@@ -230,7 +230,7 @@ def from_oserror(error: OSError, doing: str) -> SnapshotError:
 
 
 @contextmanager
-def translated(doing: str) -> Iterator[None]:
+def translated(doing: str) -> Generator[None]:
     """Turn an OSError inside the block into this tree; see `from_oserror`."""
     try:
         yield

@@ -1,10 +1,10 @@
 """One text of SQL, executed on a replica: split by SQLite itself, statement by statement, to its first error.
 
-How: apsw prepares the head of the text and tells, before anything runs, where the statement ends (its execution tracer).
-A statement that is the whole rest of the text runs at once; otherwise it is prepared again alone, so that its error and
-its changes are its own. Statements run as in the sqlite3 shell: autocommit unless the text says BEGIN. Blanks,
-comments, `;` and a byte order mark are no statement. Every result is read to its end: rows beyond the caps are counted
-and hashed, then dropped.
+How: apsw prepares the head of the text and tells, before anything runs, where the statement ends (its execution
+tracer). A statement that is the whole rest of the text runs at once; otherwise it is prepared again alone, so that its
+error and its changes are its own. Statements run as in the sqlite3 shell: autocommit unless the text says BEGIN.
+Blanks, comments, `;` and a byte order mark are no statement. Every result is read to its end: rows beyond the caps are
+counted and hashed, then dropped.
 
 What a policy's SQL does wrong is data (`SqlFailure`), never an exception; what the machine does wrong is an exception,
 never data (`failures` tells them apart). Waiting, admission and parameters are left to callers.
@@ -26,6 +26,9 @@ from bird_snapshots.meter import Meter, Stop
 from bird_snapshots.policy import Policy
 from bird_snapshots.position import Position
 from bird_snapshots.rows import Collector, Row
+from bird_snapshots.sql import TypedCursor, cursor, row_of
+
+__all__ = ["Execution", "Outcome", "Runner", "SqlFailure", "StatementResult", "last_result"]
 
 #: Between two looks at the clock while large rows are read: SQLite's own looks count its steps, not our bytes.
 _LOOK_EVERY_BYTES = 4_000_000
@@ -43,7 +46,7 @@ class StatementResult:
         sql: The statement as it stands in the text; after a syntax error, the text from there on.
         outcome: What became of it.
         readonly: Whether SQLite says that it cannot change a database; None where it could not be prepared.
-        columns: Names of the result's columns; empty for a statement without a result.
+        columns: Names of the result's columns; empty for a statement without a result, and for one that failed.
         rows: Kept rows, of the last statement with a result only.
         rows_seen: Rows that the result had.
         truncated: Whether the caps kept fewer rows than were seen.
@@ -109,41 +112,32 @@ class _Head:
         self.prepared = False
         self.readonly = False
         self.columns: tuple[str, ...] = ()
-        self.parameters: tuple[str | None, ...] = ()
+        self.parameters: tuple[str, ...] = ()
         self.refused = False
         self.alone = True
         self._refuse = refuse
 
-    def trace(self, cursor: apsw.Cursor, sql: str, _bindings: object) -> bool:
+    def trace(self, running: apsw.Cursor, sql: str, _bindings: object) -> bool:
         if not self.text.startswith(sql):
             raise EngineFault("SQLite's statement is not the head of the text")
         self.sql, self.prepared = sql, True
-        self.is_statement = cursor.has_vdbe
-        self.readonly = cursor.is_readonly
+        self.is_statement = running.has_vdbe
+        self.readonly = running.is_readonly
         self.alone = len(sql) == len(self.text)
-        self.parameters = cursor.bindings_names
-        if not self.alone or not self.is_statement or self.parameters:
+        if not self.alone or not self.is_statement:
             return False
         try:
-            self.columns = tuple(name for name, *_ in cursor.get_description())
+            self.columns = tuple(name for name, *_ in running.get_description())
         except UnicodeDecodeError:
-            self.columns = native.columns(_pointer(cursor, sql))
+            self.columns = native.columns(native.statement(running.connection, sql))
         self.refused = self._refuse(self.readonly)
         return not self.refused
 
-
-class _AnyName(dict[str, None]):
-    """Bindings that answer any name, so that apsw prepares the statement and the tracer can name what is missing."""
-
-    def __missing__(self, key: str) -> None:
-        return None
-
-
-def _pointer(cursor: apsw.Cursor, sql: str) -> int:
-    found = native.statement(cursor.connection, sql)
-    if found is None:
-        raise EngineFault("SQLite's statement cannot be found")
-    return found
+    def find_parameters(self, connection: apsw.Connection) -> None:
+        """The statement has parameters, for which apsw refuses it before the tracer is asked."""
+        end, self.parameters = native.parameters(connection, self.text)
+        self.sql = self.text.encode()[:end].decode()
+        self.alone = len(self.sql) == len(self.text)
 
 
 class Runner:
@@ -209,15 +203,19 @@ class Runner:
         size = _WINDOW_CHARACTERS
         while offset + size < len(text):
             head = _Head(text[offset : offset + size], lambda _readonly: True)
-            cursor = self._connection.cursor()
-            cursor.exec_trace = head.trace
+            running = cursor(self._connection)
+            running.exec_trace = head.trace
             try:
-                cursor.execute(head.text, _AnyName(), can_cache=False)
+                running.execute(head.text, can_cache=False)
+            except apsw.BindingsError:
+                head.find_parameters(self._connection)
+                if not head.alone:
+                    return head
             except (apsw.Error, MemoryError):
                 if head.prepared and not head.alone:
                     return head
             finally:
-                cursor.close(True)
+                running.close(True)
             size *= 8
         return None
 
@@ -225,39 +223,40 @@ class Runner:
         head, result = _Head(text, self._refuse), StatementResult(text)
         self._policy.begin()
         self._meter.begin_statement()
-        cursor = self._connection.cursor()
-        cursor.exec_trace = head.trace
+        running = cursor(self._connection)
+        running.exec_trace = head.trace
         collector: Collector | None = None
         try:
             if self._meter.check():  # the time ran out between two statements
                 raise apsw.InterruptError("interrupted")
-            cursor.execute(text, _AnyName(), can_cache=False)
+            running.execute(text, can_cache=False)
             collector = Collector(head.columns, limits.rows, limits.result_bytes)
-            self._read(cursor, head.sql, collector)
+            self._read(running, head.sql, collector)
         except apsw.ExecTraceAbort:
-            if head.refused:
-                result.outcome, result.error = over_quota(Stop.WAL, limits)
-            elif head.is_statement and head.parameters:
-                result.outcome, result.error = Outcome.SQL_ERROR, missing_parameter(head.parameters)
-            else:
+            if not head.refused:
                 return head, result
+            result.outcome, result.error = over_quota(Stop.WAL, limits)
         except apsw.BindingsError:
-            result.outcome, result.error = Outcome.SQL_ERROR, missing_parameter(())
+            head.find_parameters(self._connection)
+            result.outcome, result.error = Outcome.SQL_ERROR, missing_parameter(head.parameters)
         except (apsw.Error, MemoryError) as error:
             result.outcome, result.error = failure_of(error, self._connection, self._meter, readonly=head.readonly)
         finally:
-            cursor.close(True)
+            running.close(True)
         self._describe(head, result, collector or Collector(head.columns, 0, 0))
         return head, result
 
     def _describe(self, head: _Head, result: StatementResult, collector: Collector) -> None:
         if head.prepared:
             result.readonly = head.readonly
-            result.columns = head.columns
+            if result.error is None:
+                result.columns = head.columns
             if not head.readonly:
                 self._over_in_transaction = self._meter.over_wal_quota() and self._connection.in_transaction
-                if self._policy.counts_changes and not head.refused and not head.parameters:
+                if self._policy.counts_changes and not head.refused:
                     result.rowcount = self._connection.changes()
+        if result.error is not None:  # how far a failing statement came is an accident
+            collector = Collector((), 0, 0)
         result.rows = collector.rows
         result.rows_seen, result.truncated = collector.seen, collector.truncated
         message = None if result.error is None else result.error.message
@@ -271,17 +270,17 @@ class Runner:
             self._checked_every = every
         return not readonly and (self._meter.committed_over_quota() or self._over_in_transaction)
 
-    def _read(self, cursor: apsw.Cursor, sql: str, collector: Collector) -> None:
+    def _read(self, running: TypedCursor, sql: str, collector: Collector) -> None:
         look_at = _LOOK_EVERY_BYTES
         while True:
             try:
-                for row in cursor:
+                for row in running:
                     collector.add(row)
                     if collector.bytes_seen >= look_at:
                         look_at = collector.bytes_seen + _LOOK_EVERY_BYTES
                         self._look()
             except UnicodeDecodeError:  # apsw decodes strictly; it leaves the statement on this row
-                collector.add(native.row(_pointer(cursor, sql)))
+                collector.add(row_of(self._connection, sql))
             else:
                 return
 

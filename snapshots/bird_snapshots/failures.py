@@ -24,6 +24,7 @@ import apsw
 from bird_snapshots.errors import EngineFault, ReplicaClosed, StoreFull, TemplateDamaged, from_oserror
 from bird_snapshots.limits import Limits
 from bird_snapshots.meter import Meter, Stop
+from bird_snapshots.sql import query
 
 #: Less room than this after SQLITE_FULL, and the disk is held to be the reason.
 _ROOM_BYTES = 64_000_000
@@ -87,12 +88,14 @@ def invalid_text(text: str) -> SqlFailure | None:
     return None
 
 
-def missing_parameter(names: tuple[str | None, ...]) -> SqlFailure:
+def missing_parameter(names: tuple[str, ...]) -> SqlFailure:
     """A statement with parameters: there are no values for them here."""
-    listed = ", ".join(f"?{name}" if name is not None and name.isdigit() else f":{name}" for name in names if name)
-    which = f"parameter {listed}" if listed else "the parameter ?"
+    numbered = any(name[1:].isdigit() for name in names)  # then a bare ? may be no more than a number left out
+    listed = list(dict.fromkeys(name for name in names if name != "?" or not numbered))
     return SqlFailure(
-        f"no value was given for {which}", "SQLITE_ERROR", hint="Write the value into the statement itself."
+        f"no value was given for parameter {', '.join(listed[:10])}",
+        "SQLITE_ERROR",
+        hint="Write the value into the statement itself.",
     )
 
 
@@ -116,10 +119,10 @@ def failure_of(
     if meter.stopped is not None:
         return _stopped(meter.stopped, meter.limits)
     if isinstance(error, apsw.TooBigError | apsw.NoMemError | MemoryError):
-        code = "SQLITE_TOOBIG" if isinstance(error, apsw.TooBigError) else "SQLITE_NOMEM"
+        name = "SQLITE_TOOBIG" if isinstance(error, apsw.TooBigError) else "SQLITE_NOMEM"
         message = str(error) or "out of memory"
         hint = f"A value may have {meter.limits.value_bytes} bytes."
-        return Outcome.LIMIT, SqlFailure(message, code, hint=hint)
+        return Outcome.LIMIT, SqlFailure(message, name, hint=hint)
     code = _code(error)
     if isinstance(error, apsw.FullError):
         if readonly or not _rowids_may_be_used_up(connection) or meter.free_bytes() < _ROOM_BYTES:
@@ -159,15 +162,14 @@ def _code(error: BaseException) -> str | None:
 
 def _rowids_may_be_used_up(connection: apsw.Connection) -> bool:
     """SQLITE_FULL also says that an AUTOINCREMENT table has given out its last rowid."""
-    schemas = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_sequence'").fetchall()
-    return bool(schemas)
+    return bool(query(connection, "SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_sequence'"))
 
 
 def _machine_fault(error: apsw.Error, connection: apsw.Connection) -> Exception:
     number = connection.system_errno
     if number:
         return from_oserror(OSError(number, os.strerror(number)), f"SQLite: {error}")
-    if isinstance(error, apsw.IOError) and error.extendedresult == apsw.SQLITE_IOERR_NOMEM:
+    if _code(error) == "SQLITE_IOERR_NOMEM":
         return from_oserror(OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)), f"SQLite: {error}")
     return EngineFault(f"SQLite: {error}")
 

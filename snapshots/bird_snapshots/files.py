@@ -24,7 +24,7 @@ class FileOps:
     """The operating system's files. Every method raises the OSError that it met."""
 
     def link(self, source: Path, target: Path) -> None:
-        """A second name for the same inode; symbolic links are not followed, SQLite would put the WAL beside their end."""
+        """A second name for the same inode. Never a symbolic one: SQLite would put the WAL beside its end."""
         os.link(source, target, follow_symlinks=False)
 
     def unlink(self, path: Path) -> None:
@@ -45,7 +45,7 @@ class FileOps:
             path.unlink(missing_ok=True)
 
     def names(self, directory: Path) -> list[str]:
-        return sorted(os.listdir(directory))
+        return sorted(path.name for path in directory.iterdir())
 
     def stat(self, path: Path) -> os.stat_result:
         return path.stat()

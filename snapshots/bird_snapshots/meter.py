@@ -44,7 +44,7 @@ class Clock:
 
 SYSTEM_CLOCK = Clock()
 
-#: Pages that SQLite keeps for the main database, TEMP objects and statement journals; more in memory is an attached one.
+#: What SQLite keeps of the main database, TEMP objects and journals; more in memory is an attached database.
 _USUAL_CACHE_BYTES = 8_000_000
 
 
@@ -125,7 +125,7 @@ class Meter:
 
     def wal_file_bytes(self) -> int:
         try:
-            return os.stat(self._wal).st_size
+            return self._wal.stat().st_size
         except FileNotFoundError:
             return 0
 

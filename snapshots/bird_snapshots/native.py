@@ -4,9 +4,9 @@ apsw hides the symbols of its SQLite, but SQLite hands a table of its functions 
 append-only interface (struct sqlite3_api_routines of sqlite3ext.h, sqlite.org/loadext.html). A VFS written with apsw
 decides what "loading" means, so an extension here is a Python callback that keeps the pointer: no file is loaded.
 
-It serves for three things: reading a row whose text is not UTF-8 (apsw decodes strictly and raises), an authorizer that
-gets names as bytes (for the same reason), and a VFS that differs from SQLite's own in one function (`vfs`). The table is
-proved when it is found: the version it reports must be the one apsw reports.
+It serves for three things: reading a row whose text is not UTF-8 (apsw decodes strictly and raises), an authorizer
+that gets names as bytes (for the same reason), and a VFS that differs from SQLite's own in one function (`vfs`). The
+table is proved when it is found: the version it reports must be the one apsw reports.
 
 Calls hold the GIL (PYFUNCTYPE): each is short, and a connection has one owner at a time.
 """
@@ -21,9 +21,9 @@ from typing import Any, TypeAlias
 
 import apsw
 
-from bird_snapshots.errors import SettingsDidNotHold
+from bird_snapshots.errors import EngineFault, SettingsDidNotHold
 
-Value: TypeAlias = None | int | float | str | bytes
+Value: TypeAlias = int | float | str | bytes | None
 
 _p, _i, _s = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p
 
@@ -34,6 +34,8 @@ AUTHORIZER = ctypes.CFUNCTYPE(_i, _p, _i, _s, _s, _s, _s)
 
 #: Index in struct sqlite3_api_routines, result, arguments. The order of that struct never changes.
 _FUNCTIONS: dict[str, tuple[int, Any, tuple[Any, ...]]] = {
+    "bind_parameter_count": (7, _i, (_p,)),
+    "bind_parameter_name": (9, _s, (_p, _i)),
     "column_blob": (19, _p, (_p, _i)),
     "column_bytes": (20, _i, (_p, _i)),
     "column_count": (22, _i, (_p,)),
@@ -43,6 +45,7 @@ _FUNCTIONS: dict[str, tuple[int, Any, tuple[Any, ...]]] = {
     "column_text": (36, _p, (_p, _i)),
     "column_type": (38, _i, (_p, _i)),
     "data_count": (48, _i, (_p,)),
+    "finalize": (57, _i, (_p,)),
     "libversion": (66, _s, ()),
     "set_authorizer": (91, _i, (_p, AUTHORIZER, _p)),
     "vfs_find": (141, _p, (_s,)),
@@ -50,6 +53,7 @@ _FUNCTIONS: dict[str, tuple[int, Any, tuple[Any, ...]]] = {
     "next_stmt": (152, _p, (_p, _p)),
     "sql": (153, _s, (_p,)),
     "sourceid": (169, _s, ()),
+    "prepare_v2": (116, _i, (_p, _p, _i, ctypes.POINTER(_p), ctypes.POINTER(_p))),
 }
 
 
@@ -86,21 +90,21 @@ def library() -> Library:
 def _find() -> Library:
     received: list[int] = []
 
-    @ctypes.CFUNCTYPE(_i, _p, _p, _p)
-    def entry(_database: int, _message: int, routines: int) -> int:
+    def receive(_database: int, _message: int, routines: int) -> int:
         received.append(routines)
         return apsw.SQLITE_OK
 
+    entry = ctypes.CFUNCTYPE(_i, _p, _p, _p)(receive)
     address = ctypes.cast(entry, _p).value or 0
 
     class Door(apsw.VFS):
-        def xDlOpen(self, filename: str) -> int:
+        def xDlOpen(self, filename: str) -> int:  # noqa: N802 - SQLite's names
             return 1
 
-        def xDlSym(self, handle: int, symbol: str) -> int:
+        def xDlSym(self, handle: int, symbol: str) -> int:  # noqa: N802
             return address
 
-        def xDlClose(self, handle: int) -> None:
+        def xDlClose(self, handle: int) -> None:  # noqa: N802
             return None
 
     door = Door("bird-door", "")
@@ -139,10 +143,13 @@ def text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def statement(connection: apsw.Connection, sql: str) -> int | None:
+def statement(connection: apsw.Connection, sql: str) -> int:
     """The most recently prepared statement of a connection that was made from the head of this text.
 
     A connection may hold others: full-text tables keep theirs.
+
+    Raises:
+        EngineFault: There is none.
     """
     lib, wanted = library(), sql.encode()
     pointer = lib.next_stmt(connection.sqlite3_pointer(), None)
@@ -151,13 +158,32 @@ def statement(connection: apsw.Connection, sql: str) -> int | None:
         if made_from and wanted.startswith(made_from):
             return int(pointer)
         pointer = lib.next_stmt(connection.sqlite3_pointer(), pointer)
-    return None
+    raise EngineFault("SQLite's statement cannot be found")
 
 
 def columns(pointer: int) -> tuple[str, ...]:
     """Names of the result columns of a prepared statement."""
     lib = library()
     return tuple(text(lib.column_name(pointer, index) or b"") for index in range(lib.column_count(pointer)))
+
+
+def parameters(connection: apsw.Connection, sql: str) -> tuple[int, tuple[str, ...]]:
+    """Where the first statement of a text ends, in bytes, and its parameters as they are written, such as `?2` or `:a`.
+
+    Parameters without a number are `?`, and so are the numbers that are skipped before one that has it.
+    """
+    lib, buffer = library(), ctypes.create_string_buffer(sql.encode())
+    prepared, tail = ctypes.c_void_p(), ctypes.c_void_p()
+    start = ctypes.addressof(buffer)
+    lib.prepare_v2(connection.sqlite3_pointer(), start, -1, ctypes.byref(prepared), ctypes.byref(tail))
+    if not prepared.value:
+        return len(buffer) - 1, ()
+    try:
+        count = lib.bind_parameter_count(prepared.value)
+        names = [lib.bind_parameter_name(prepared.value, index + 1) for index in range(count)]
+    finally:
+        lib.finalize(prepared.value)
+    return (tail.value or start) - start, tuple("?" if name is None else text(name) for name in names)
 
 
 def row(pointer: int) -> tuple[Value, ...]:
@@ -196,7 +222,8 @@ def set_authorizer(connection: apsw.Connection, decide: Authorize) -> object:
 
     def guarded(_context: int, action: int, *names: bytes | None) -> int:
         try:
-            return decide(action, *names)  # type: ignore[call-arg] # SQLite always gives four names
+            first, second, database, trigger = names
+            return decide(action, first, second, database, trigger)
         except BaseException:  # noqa: BLE001 - whatever happened, an unanswered question is answered no
             return apsw.SQLITE_DENY
 

@@ -13,7 +13,7 @@ to do, since SQLite's `changes()` alone does not tell an UPDATE of no row from a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import apsw
@@ -103,7 +103,7 @@ class Policy:
         return self.changes_rows and not self.defines
 
     @contextmanager
-    def trusted(self) -> Iterator[None]:
+    def trusted(self) -> Generator[None]:
         """Statements of the engine itself run inside the block: everything is allowed, nothing is noted."""
         self._trusted = True
         try:

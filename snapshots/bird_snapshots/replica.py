@@ -1,7 +1,7 @@
 """A replica: a hard link to an immutable template and a private WAL; one writable database with one owner.
 
-One primitive makes every replica: `branch` puts a copy of a WAL's committed frames, or none, beside a new link under a
-name that was never used. Acquire is a branch of nothing, reset a branch back to nothing. Nothing truncates or rewrites a
+One primitive makes every replica: a copy of a WAL's committed frames, or none, is put beside a new link under a name
+that was never used. Acquire is a branch of nothing, reset a branch back to nothing. Nothing truncates or rewrites a
 WAL in place and nothing cleans a connection in place: TEMP objects, PRAGMAs and counters end with their generation.
 
 Any thread may call, one at a time: a second one at the same time gets `ReplicaBusy`, never an interleaving. Only
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,13 +22,15 @@ import apsw
 from bird_snapshots import vfs
 from bird_snapshots.connect import Opened, open_replica
 from bird_snapshots.errors import ReplicaBusy, ReplicaClosed, UnknownPosition, translated
-from bird_snapshots.execution import Execution, Outcome, Runner, last_result
+from bird_snapshots.execution import Execution, Runner, last_result
+from bird_snapshots.failures import Outcome
 from bird_snapshots.files import FileOps, sidecar
 from bird_snapshots.format import FRAME_HEADER_BYTES, FrameHeader, frame_offset, parse_frame_header, wal_bytes
 from bird_snapshots.limits import DEFAULT_LIMITS, Limits
 from bird_snapshots.meter import Clock, Meter
 from bird_snapshots.policy import Policy
 from bird_snapshots.position import Position
+from bird_snapshots.sql import query
 
 _NOTHING = "0" * 64
 
@@ -93,7 +95,7 @@ class Replica:
         self._frames = frames
 
     @contextmanager
-    def _own(self) -> Iterator[None]:
+    def _own(self) -> Generator[None]:
         """The right to use the connection, or an error at once."""
         if not self._turn.acquire(blocking=False):
             raise ReplicaBusy("another thread is using this replica")
@@ -191,7 +193,7 @@ class Replica:
         if len(self._connection.db_names()) > 2:
             return True
         with self._policy.trusted():
-            return bool(self._connection.execute("SELECT 1 FROM temp.sqlite_schema LIMIT 1").fetchall())
+            return bool(query(self._connection, "SELECT 1 FROM temp.sqlite_schema LIMIT 1"))
 
     def branch(self, at: Position | None = None) -> Replica:
         """A new replica in a committed state of this one; this one stays as it is.
@@ -249,10 +251,12 @@ class Replica:
             if self._closed:
                 return
             self._closed = True
-            with vfs.charged(self._account):
+            try:
                 self._connection.close(True)
-            self._workshop.forget(self)
-            remove(self._workshop.files, self._path)
+            finally:
+                self._account.close()
+                self._workshop.forget(self)
+                remove(self._workshop.files, self._path)
 
     def __repr__(self) -> str:
         return f"<Replica {self.generation[:8]} of {self.digest[:8]}, {self._frames} frames>"

@@ -18,7 +18,7 @@ from bird_snapshots.native import Value
 Row = tuple[Value, ...]
 
 
-def encoded(values: object) -> bytes:
+def encoded(values: tuple[Value, ...]) -> bytes:
     """The canonical encoding of a row, or of a tuple of plain values."""
     return marshal.dumps(values, 2)
 
@@ -61,7 +61,7 @@ class Collector:
     def truncated(self) -> bool:
         return self.seen > len(self.rows)
 
-    def digest(self, *facts: object) -> str:
+    def digest(self, *facts: Value) -> str:
         """The hash of the columns, of every row seen, and of further plain values."""
         final = self._hash.copy()
         final.update(encoded(facts))

@@ -6,13 +6,12 @@ cannot be resolved here (a view over a missing table, a virtual table of an unkn
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import apsw
 
-from bird_snapshots import native
-from bird_snapshots.rows import Row
+from bird_snapshots.native import Value
+from bird_snapshots.sql import query
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +62,14 @@ def read_schema(connection: apsw.Connection, *, count: bool = False) -> list[Sch
         connection: Any connection to it.
         count: Count the rows of tables as well.
     """
-    kinds = {
-        row[0]: str(row[1])
-        for row in query(connection, "SELECT name, type FROM pragma_table_list WHERE schema = 'main'")
-    }
+    typed = query(connection, "SELECT name, type FROM pragma_table_list WHERE schema = 'main'")
+    kinds = {str(name): str(kind) for name, kind in typed}
     objects: list[SchemaObject] = []
-    listed = "SELECT rowid, name, sql FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid"
-    for rowid, name, sql in list(query(connection, listed)):
-        kind = kinds.get(name, "table")
+    listed = "SELECT rowid, name, sql FROM sqlite_schema WHERE type IN ('table', 'view') ORDER BY rowid"
+    for rowid, name, sql in query(connection, listed):
+        if str(name).lower().startswith("sqlite_"):
+            continue
+        kind = kinds.get(str(name), "table")
         columns = _columns(connection, rowid)
         objects.append(
             SchemaObject(
@@ -85,28 +84,10 @@ def read_schema(connection: apsw.Connection, *, count: bool = False) -> list[Sch
     return objects
 
 
-def query(connection: apsw.Connection, sql: str, bindings: tuple[native.Value, ...] = ()) -> Iterator[Row]:
-    """Rows of one statement, with text that is no UTF-8 as surrogate escapes."""
-    cursor = connection.cursor()
-    try:
-        cursor.execute(sql, bindings, can_cache=False)
-        while True:
-            try:
-                yield from cursor
-            except UnicodeDecodeError:
-                pointer = native.statement(connection, sql)
-                if pointer is not None:
-                    yield native.row(pointer)
-            else:
-                return
-    finally:
-        cursor.close(True)
-
-
 _NAME_OF = "(SELECT name FROM sqlite_schema WHERE rowid = ?)"  # a name that is not UTF-8 cannot be bound
 
 
-def _columns(connection: apsw.Connection, rowid: native.Value) -> tuple[Column, ...]:
+def _columns(connection: apsw.Connection, rowid: Value) -> tuple[Column, ...]:
     sql = f'SELECT name, type, "notnull", pk, dflt_value FROM pragma_table_xinfo({_NAME_OF}) WHERE hidden <> 1'
     try:
         return tuple(
@@ -117,9 +98,9 @@ def _columns(connection: apsw.Connection, rowid: native.Value) -> tuple[Column, 
         return ()
 
 
-def _foreign_keys(connection: apsw.Connection, rowid: native.Value) -> tuple[ForeignKey, ...]:
+def _foreign_keys(connection: apsw.Connection, rowid: Value) -> tuple[ForeignKey, ...]:
     sql = f'SELECT id, "table", "from", "to" FROM pragma_foreign_key_list({_NAME_OF}) ORDER BY id DESC, seq'
-    found: dict[native.Value, tuple[str, list[str], list[str | None]]] = {}
+    found: dict[Value, tuple[str, list[str], list[str | None]]] = {}
     for key, table, column, target in query(connection, sql, (rowid,)):
         _, columns, targets = found.setdefault(key, (str(table), [], []))
         columns.append(str(column))
@@ -136,7 +117,7 @@ def _foreign_keys(connection: apsw.Connection, rowid: native.Value) -> tuple[For
 
 def _primary_key(connection: apsw.Connection, table: str) -> tuple[str, ...]:
     try:
-        rows = list(query(connection, "SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk", (table,)))
+        rows = query(connection, "SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk", (table,))
     except (apsw.SQLError, UnicodeEncodeError):
         return ()
     return tuple(str(row[0]) for row in rows)

@@ -1,21 +1,21 @@
 """From any SQLite file to the bytes of a template, leaving the file and its directory as they were.
 
-A copy is made page by page with SQLite's backup API, so that rows keep their order (verdicts depend on it), free pages
-stay free and page size, encoding, reserved bytes and counters are kept. A file with a journal or a WAL beside it is first
-copied with them and recovered there by SQLite, so that nothing committed is lost. The header is then set as
+A copy is made page by page with SQLite's backup API, so that rows keep their order (verdicts depend on it), free
+pages stay free and page size, encoding, reserved bytes and counters are kept. A file with a journal or a WAL beside it
+is first copied with them and recovered there by SQLite, so that nothing committed is lost. The header is then set as
 `format.canonical_header` says, which makes the result a function of the content: publishing it again changes nothing.
 
-A file of 0 bytes is a legal, empty database and becomes one. What `quick_check` finds wrong with the structure refuses the
-file; rows that break a NOT NULL, CHECK or type constraint are the database's own affair, since SQLite reads them as they are.
+A file of 0 bytes is a legal, empty database and becomes one. What `quick_check` finds wrong with the structure refuses
+the file; rows that break a NOT NULL, CHECK or type constraint are the database's own affair: SQLite reads them so.
 """
 
 from __future__ import annotations
 
 import math
-import os
 import re
 import stat
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
 import apsw
@@ -34,10 +34,14 @@ from bird_snapshots.errors import (
 )
 from bird_snapshots.files import FileOps, sidecar
 from bird_snapshots.format import HEADER_BYTES, MAGIC, WAL_FORMAT, FormatError, canonical_header, parse_database_header
+from bird_snapshots.sql import pragma, query
 
 #: Messages of quick_check about what a row holds, not about how the file is built.
 _ABOUT_CONTENT = re.compile(r"(NULL|NUMERIC|TEXT|non-\w+) value in |CHECK constraint failed in ")
 _MESSAGES = 20
+
+#: Files beside a database that hold a part of what is committed, or that undo what is not.
+_BESIDE = ("-wal", "-journal")
 
 _KNOWN_STARTS: tuple[tuple[bytes, str], ...] = (
     (b"version https://git-lfs", "It is a Git LFS pointer: fetch the file itself with `git lfs pull`."),
@@ -75,9 +79,9 @@ def stage(source: Path, folder: Path, files: FileOps) -> Path:
     """
     before = _look_at(source)
     found = source.resolve()
-    beside = [suffix for suffix in ("-wal", "-journal") if _size(sidecar(found, suffix))]
-    if before.st_size and not beside:
-        _check_header(source, _first_bytes(source, found), before.st_size)
+    beside = [suffix for suffix in _BESIDE if _size(sidecar(found, suffix))]
+    if before.size and not beside:
+        _check_header(source, _first_bytes(source, found), before.size)
     target = folder / "template.db"
     try:
         if beside:
@@ -107,21 +111,26 @@ def _look_at(source: Path) -> _Identity:
     if not stat.S_ISREG(found.st_mode):
         kind = "a directory" if stat.S_ISDIR(found.st_mode) else "not a regular file"
         raise SourceUnreadable(f"{source} is {kind}", path=source)
-    return _Identity(found)
+    return _Identity(found.st_size, _marks(source.resolve()))
 
 
+@dataclass(frozen=True, slots=True)
 class _Identity:
-    """What changes when a file is written to."""
+    """What changes when somebody writes to a database or to what lies beside it."""
 
-    def __init__(self, found: os.stat_result) -> None:
-        self.st_size = found.st_size
-        self._key = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+    size: int
+    marks: tuple[tuple[int, int, int, int] | None, ...]
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identity) and self._key == other._key
 
-    def __hash__(self) -> int:
-        return hash(self._key)
+def _marks(found: Path) -> tuple[tuple[int, int, int, int] | None, ...]:
+    marks: list[tuple[int, int, int, int] | None] = []
+    for suffix in ("", *_BESIDE):
+        try:
+            seen = sidecar(found, suffix).stat()
+            marks.append((seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns))
+        except OSError:
+            marks.append(None)
+    return tuple(marks)
 
 
 def _size(path: Path) -> int:
@@ -177,12 +186,11 @@ def _copied_with(found: Path, beside: list[str], folder: Path, files: FileOps) -
 
 
 def _recover(copy: Path, source: Path) -> None:
-    """Let SQLite roll a hot journal back, or a WAL in, and leave one plain file."""
+    """Let SQLite roll a hot journal back, or a WAL in, and leave one file."""
     connection = open_private(copy)
     try:
-        connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
-        if connection.pragma("journal_mode") == "wal":
-            connection.pragma("journal_mode", "DELETE")
+        query(connection, "SELECT count(*) FROM sqlite_schema")
+        query(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
     except apsw.Error as error:
         raise _source_fault(error, source) from error
     finally:
@@ -192,14 +200,14 @@ def _recover(copy: Path, source: Path) -> None:
 def _back_up(readable: Path, target: Path, source: Path, *, ours: bool) -> None:
     with readable.open("rb") as file:
         head = file.read(HEADER_BYTES)
-    # A reader of a file in WAL format makes files beside it, unless told that nobody writes; a change is found out later.
+    # A reader of a file in WAL format makes files beside it, unless told that nobody writes: that is checked later.
     reader = open_source(readable, immutable=ours or head[18:19] == bytes((WAL_FORMAT,)))
     try:
         writer = open_private(target)
         try:
-            writer.pragma("journal_mode", "OFF")
+            pragma(writer, "journal_mode", "OFF")
             if not head:
-                writer.execute("VACUUM")  # an empty file has no page; a template needs its first
+                query(writer, "VACUUM")  # an empty file has no page; a template needs its first
             else:
                 with writer.backup("main", reader, "main") as backup:
                     while not backup.done:
@@ -220,9 +228,7 @@ def _make_canonical(readable: Path, target: Path, files: FileOps) -> None:
 def _check_structure(target: Path, source: Path) -> None:
     connection = open_source(target, immutable=True)
     try:
-        if connection.pragma("journal_mode") not in ("wal", "off", "delete"):
-            raise CorruptDatabase(f"{source}: the copy does not open", path=source)
-        messages = [str(row[0]) for row in connection.execute("PRAGMA quick_check(1000)")]
+        messages = [str(row[0]) for row in query(connection, "PRAGMA quick_check(1000)")]
     finally:
         connection.close()
     damage = [line for text in messages if text != "ok" for line in text.splitlines() if not _ABOUT_CONTENT.match(line)]

@@ -26,6 +26,7 @@ from bird_snapshots.files import OS_FILES, SIDECARS, FileOps
 from bird_snapshots.meter import SYSTEM_CLOCK, Clock
 from bird_snapshots.policy import FORBIDDEN_FUNCTIONS
 from bird_snapshots.replica import Replica, Workshop, make
+from bird_snapshots.sql import query
 from bird_snapshots.template import TemplateStore
 
 
@@ -204,9 +205,8 @@ def engine_functions() -> frozenset[str]:
     """Lower-case names of every SQL function that the engine's own SQLite has."""
     connection = apsw.Connection(":memory:", statementcachesize=0)
     try:
-        return frozenset(
-            str(row[0]).lower() for row in connection.execute("SELECT DISTINCT name FROM pragma_function_list")
-        )
+        rows = query(connection, "SELECT DISTINCT name FROM pragma_function_list")
+        return frozenset(str(row[0]).lower() for row in rows)
     finally:
         connection.close()
 

@@ -9,11 +9,12 @@ Usable without owning the store: publishing works in a folder of its own under `
 
 from __future__ import annotations
 
+import builtins
 import errno
 import os
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +23,9 @@ import apsw
 
 from bird_snapshots.connect import open_source
 from bird_snapshots.errors import (
-    SourceError,
     TemplateDamaged,
     TemplateInUse,
     TemplateMissing,
-    TooManyLinks,
     from_oserror,
     translated,
 )
@@ -34,6 +33,7 @@ from bird_snapshots.files import OS_FILES, FileOps
 from bird_snapshots.format import HEADER_BYTES, FormatError, parse_database_header
 from bird_snapshots.schema import SchemaObject, read_schema
 from bird_snapshots.source import stage
+from bird_snapshots.sql import query
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"([0-9a-f]{64})(?:\.(\d+))?\.db")
@@ -93,7 +93,7 @@ class TemplateStore:
             with translated("publishing a template"):
                 digest = self._files.sha256(staged)
                 target = self._path(digest)
-                if target.exists():
+                if target.exists() and self._files.sha256(target) == digest:  # a damaged one is replaced
                     return self.get(digest)
                 staged.chmod(_FILE_MODE)
                 self._files.rename(staged, target)
@@ -119,7 +119,7 @@ class TemplateStore:
             raise TemplateDamaged(f"template {digest}: {error}") from error
         return Template(digest, path, size, header.page_size)
 
-    def list(self) -> list[Template]:
+    def list(self) -> builtins.list[Template]:
         """Every template, in the order of their digests."""
         with translated("listing templates"):
             names = self._files.names(self._templates)
@@ -141,7 +141,7 @@ class TemplateStore:
                 raise TemplateDamaged(f"template {digest} has the hash {found}")
             connection = open_source(path, immutable=True)
             try:
-                connection.execute("PRAGMA quick_check").fetchall()
+                query(connection, "PRAGMA quick_check")
             except apsw.Error as error:
                 raise TemplateDamaged(f"template {digest}: {error}") from error
             finally:
@@ -154,7 +154,8 @@ class TemplateStore:
             TemplateMissing: There is none.
             TemplateInUse: Replicas of it exist.
         """
-        self.get(digest)
+        if not self._path(digest).exists():  # a damaged one may well be removed
+            raise TemplateMissing(f"no template {digest}")
         copies = self._copies(digest)
         with translated("removing a template"):
             links = sum(self._files.stat(path).st_nlink - 1 for path in copies)
@@ -164,7 +165,7 @@ class TemplateStore:
                 self._files.unlink(path)
             self._files.sync(self._templates)
 
-    def schema(self, digest: str, *, count: bool = False) -> list[SchemaObject]:
+    def schema(self, digest: str, *, count: bool = False) -> builtins.list[SchemaObject]:
         """Tables, views and virtual tables in the order of the file.
 
         Args:
@@ -228,14 +229,14 @@ class TemplateStore:
             raise TemplateMissing(f"{digest!r} is no digest")
         return self._templates / f"{digest}.db"
 
-    def _copies(self, digest: str) -> list[Path]:
+    def _copies(self, digest: str) -> tuple[Path, ...]:
         """Every file with the bytes of a template; the first is the one that names it."""
         first = self._path(digest)
         copies, number = [first], 1
         while (path := self._templates / f"{digest}.{number}.db").exists():
             copies.append(path)
             number += 1
-        return copies
+        return tuple(copies)
 
     def _same_file(self, source: Path) -> Template | None:
         """The template that a path already is, by its inode."""
@@ -250,7 +251,7 @@ class TemplateStore:
         return self.get(match[1]) if same else None
 
     @contextmanager
-    def _folder(self) -> Iterator[Path]:
+    def _folder(self) -> Generator[Path]:
         """A folder of one's own under tmp/, locked so that a store that opens meanwhile does not sweep it."""
         folder = self._staging / f"publish-{uuid.uuid4().hex}"
         with translated("making a temporary folder"):
@@ -263,6 +264,3 @@ class TemplateStore:
                 self._files.remove_tree(folder)
             if lock is not None:
                 os.close(lock)
-
-
-__all__ = ["SchemaObject", "SourceError", "Template", "TemplateStore", "TooManyLinks"]

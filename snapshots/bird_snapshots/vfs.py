@@ -14,7 +14,7 @@ import ctypes
 import os
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -76,18 +76,30 @@ class TemporaryFiles:
     def bytes(self) -> int:
         """Bytes in the files that are still open; forgets those that are not."""
         total = 0
-        for descriptor, (identity, _) in list(self._open.items()):
-            try:
-                found = os.fstat(descriptor)
-            except OSError:
-                found = None
-            if found is None or (found.st_dev, found.st_ino) != identity or _owners.get(descriptor) is not self:
-                del self._open[descriptor]
-                if _owners.get(descriptor) is self:
-                    del _owners[descriptor]
+        for descriptor, (identity, _) in tuple(self._open.items()):
+            size = self._size(descriptor, identity)
+            if size is None:
+                self._open.pop(descriptor, None)  # another thread that only counts may have been faster
             else:
-                total += found.st_size
+                total += size
         return total
+
+    def _size(self, descriptor: int, identity: tuple[int, int]) -> int | None:
+        """The size of a file of ours, or None when its descriptor was closed, and perhaps used again since."""
+        if _owners.get(descriptor) is not self:
+            return None
+        try:
+            found = os.fstat(descriptor)
+        except OSError:
+            return None
+        return found.st_size if (found.st_dev, found.st_ino) == identity else None
+
+    def close(self) -> None:
+        """The replica is closed, and with it every file."""
+        for descriptor in self._open:
+            if _owners.get(descriptor) is self:
+                _owners.pop(descriptor, None)
+        self._open.clear()
 
     def new_name(self) -> ctypes.Array[ctypes.c_char]:
         """A path for one file. SQLite keeps the pointer while the file is open, so the buffer is kept as well."""
@@ -105,7 +117,7 @@ _thread = threading.local()
 
 
 @contextmanager
-def charged(account: TemporaryFiles) -> Iterator[None]:
+def charged(account: TemporaryFiles) -> Generator[None]:
     """What this thread opens inside the block is opened for `account`."""
     before: TemporaryFiles | None = getattr(_thread, "account", None)
     _thread.account = account
