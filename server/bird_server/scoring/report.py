@@ -22,6 +22,8 @@ UNCATEGORIZED = "(none)"
 #: The normal distribution's 97.5 % point: intervals are of 95 %.
 _Z = 1.959963984540054
 _RULE = "-" * 80
+#: Ids that the summary names; the report names them all.
+_NAMED = 10
 
 
 def wilson(successes: int, trials: int) -> tuple[float, float]:
@@ -166,7 +168,8 @@ class Report:
         """The table and what is missing, for a terminal."""
         lines = [self._categories()]
         if self.missing:
-            lines.append(f"Without a prediction, counted as failed: {len(self.missing)}")
+            named = self.missing[:_NAMED] + (["…"] if len(self.missing) > _NAMED else [])
+            lines.append(f"Without a prediction, counted as failed: {len(self.missing)} ({', '.join(named)})")
         if self.unscored:
             lines.append(f"Not scored, in no count: {len(self.unscored)}")
         return "\n".join(lines)
