@@ -27,7 +27,8 @@ class ServerProcess:
 
     Args:
         data: Data directory.
-        environment: Settings as `BIRD_ENV_…` variables, added to this process's own environment.
+        environment: Settings as `BIRD_ENV_…` variables. Those of this process are not handed on: a demonstration must
+            not meet the ledger or the tokens of a server that somebody runs.
         arguments: Further flags of `serve`.
 
     Raises:
@@ -45,7 +46,8 @@ class ServerProcess:
             *(sys.executable, "-m", "bird_env", "serve", "--data", str(data), "--port", "0"),
             *("--ready-file", str(self._ready_file), "--log-level", "warning", *arguments),
         ]
-        self._environment = {**os.environ, **(environment or {})}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("BIRD_ENV_")}
+        self._environment = {**inherited, **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self.url = ""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from bird_world import GOLD, populate
 
 from bird_env import Client
 from bird_env.testing import ClientContract, World, blocking, in_process
 from bird_server.app import create_app
 from bird_server.settings import Settings
+from bird_world import GOLD, populate
 
 WORLD = World(database="shop", task_id="read_1", right=[GOLD], wrong=["SELECT a FROM t WHERE b < 15"])
 
