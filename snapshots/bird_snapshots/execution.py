@@ -150,6 +150,7 @@ class Runner:
         self._checked_every = CHECK_EVERY_STEPS
         self._over_in_transaction = False
         self.transaction_rolled_back = False
+        self.statistics_edited = False
 
     def run(self, text: str, limits: Limits) -> list[StatementResult]:
         """Execute a text to its end or to its first failing statement.
@@ -252,7 +253,8 @@ class Runner:
             if result.error is None:
                 result.columns = head.columns
             if not head.readonly:
-                self._over_in_transaction = self._meter.over_wal_quota() and self._connection.in_transaction
+                self.statistics_edited |= self._policy.edits_statistics
+                self._over_in_transaction |= self._connection.in_transaction and self._meter.over_wal_quota()
                 if self._policy.counts_changes and not head.refused:
                     result.rowcount = self._connection.changes()
         if result.error is not None:  # how far a failing statement came is an accident
@@ -268,6 +270,7 @@ class Runner:
         if every != self._checked_every:
             self._connection.set_progress_handler(self._meter.check, every)
             self._checked_every = every
+        self._over_in_transaction &= self._connection.in_transaction
         return not readonly and (self._meter.committed_over_quota() or self._over_in_transaction)
 
     def _read(self, running: TypedCursor, sql: str, collector: Collector) -> None:

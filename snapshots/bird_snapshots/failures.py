@@ -134,7 +134,10 @@ def failure_of(
     elif isinstance(error, apsw.MisuseError | apsw.InternalError | apsw.InterruptError | apsw.ThreadingViolationError):
         raise EngineFault(f"SQLite: {type(error).__name__}: {error}") from error
     offset = getattr(error, "error_offset", -1)
-    return Outcome.SQL_ERROR, SqlFailure(str(error), code, offset if offset >= 0 else None, hint=_hint(error))
+    message = str(error)
+    if message == "authorization denied":  # what VACUUM INTO says instead of the authorizer's usual words
+        message = "not authorized"
+    return Outcome.SQL_ERROR, SqlFailure(message, code, offset if offset >= 0 else None, hint=_hint(error))
 
 
 def _stopped(stop: Stop, limits: Limits) -> tuple[Outcome, SqlFailure]:

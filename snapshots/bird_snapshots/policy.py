@@ -91,16 +91,21 @@ class Policy:
         self._trusted = False
         self.changes_rows = False
         self.defines = False
-        self.statistics_written = False
+        self.writes_statistics = False
 
     def begin(self) -> None:
         """Forget the notes on the statement before."""
-        self.changes_rows = self.defines = False
+        self.changes_rows = self.defines = self.writes_statistics = False
 
     @property
     def counts_changes(self) -> bool:
         """Whether the statement is one whose changed rows SQLite counts."""
         return self.changes_rows and not self.defines
+
+    @property
+    def edits_statistics(self) -> bool:
+        """Whether the statement itself writes what ANALYZE would: it counts only from the next opening on."""
+        return self.writes_statistics and not self.defines
 
     @contextmanager
     def trusted(self) -> Generator[None]:
@@ -136,6 +141,6 @@ class Policy:
     def _note_write(self, table: bytes | None, trigger: bytes | None) -> None:
         name = (table or b"").lower()
         if name.startswith(b"sqlite_stat"):
-            self.statistics_written = True
+            self.writes_statistics = True
         if trigger is None and name not in _SCHEMA_TABLES:
             self.changes_rows = True

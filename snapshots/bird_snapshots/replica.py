@@ -188,7 +188,7 @@ class Replica:
             return self._pinned()
 
     def _pinned(self) -> bool:
-        if self._connection.in_transaction or self._policy.statistics_written:
+        if self._connection.in_transaction or self._runner.statistics_edited:
             return True
         if len(self._connection.db_names()) > 2:
             return True
