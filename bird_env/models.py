@@ -193,7 +193,7 @@ class Trajectory(Reply):
     epoch: int
     next_step_index: int
     max_steps: int
-    limits: dict[str, float]
+    limits: dict[str, int | float]
     lease_s: float
     created_at: datetime
     lease_expires_at: datetime | None

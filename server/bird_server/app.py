@@ -28,6 +28,7 @@ from bird_server.engine.local import LocalEngine
 from bird_server.engine.port import Engine
 from bird_server.idempotency import StoredReplies
 from bird_server.ledger.store import Ledger, sqlite_url
+from bird_server.library import Library
 from bird_server.middleware import RequestContext
 from bird_server.prompts import Prompts
 from bird_server.routes import library, scores, service, trajectories
@@ -84,13 +85,14 @@ def create_app(
                 log.warning("%d trajectories of an earlier process were ended: server_restarted", lost)
             catalogue = Catalogue(directory.root)
             stack.callback(catalogue.close)
-            used_scores = Scores(catalogue, TemplateStore(directory.store), scorer, limit_s=settings.score_limit_s)
+            shelves = Library(catalogue, used_engine, used_clock)
+            used_scores = Scores(shelves, TemplateStore(directory.store), scorer, limit_s=settings.score_limit_s)
             all_trajectories = Trajectories(
                 settings=settings,
                 clock=used_clock,
                 engine=used_engine,
                 ledger=used_ledger,
-                catalogue=catalogue,
+                library=shelves,
                 scores=used_scores,
                 prompts=prompts,
             )
@@ -100,7 +102,7 @@ def create_app(
             app.state.parts = State(
                 settings=settings,
                 clock=used_clock,
-                catalogue=catalogue,
+                library=shelves,
                 engine=used_engine,
                 ledger=used_ledger,
                 scores=used_scores,

@@ -10,15 +10,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable
 
-from sqlalchemy import insert
 from starlette.requests import Request
 from starlette.responses import Response
 
 from bird_env.errors import InvalidRequest, KeyReused
 from bird_server.clock import Clock
 from bird_server.keyed_locks import KeyedLocks
-from bird_server.ledger.models import ReplyRow
-from bird_server.ledger.store import Ledger
+from bird_server.ledger.store import INSERT_REPLY, Ledger, Write
 from bird_server.wire import raw_reply
 
 HEADER = "idempotency-key"
@@ -57,12 +55,15 @@ class StoredReplies:
             response = await run()
             if response.status_code < 300:
                 await self._ledger.write(
-                    insert(ReplyRow).values(
-                        key=name,
-                        fingerprint=digest,
-                        status=response.status_code,
-                        body=bytes(response.body).decode("ascii"),
-                        created_at=self._clock.now(),
+                    Write(
+                        INSERT_REPLY,
+                        {
+                            "key": name,
+                            "fingerprint": digest,
+                            "status": response.status_code,
+                            "body": bytes(response.body).decode("ascii"),
+                            "created_at": self._clock.now(),
+                        },
                     )
                 )
             return response

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from bird_snapshots.limits import Limits as EngineLimits
-
 from bird_env.models import Limits as WireLimits
 from bird_server.settings import MEGABYTE, Settings
+from bird_snapshots.limits import Limits as EngineLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ class TrajectoryLimits:
     def from_wire(cls, stored: dict[str, Any]) -> Self:
         return cls(**stored)
 
-    def wire(self) -> dict[str, float]:
+    def wire(self) -> dict[str, int | float]:
         return asdict(self)
 
     def engine(self) -> EngineLimits:

@@ -6,16 +6,14 @@ failed.
 
 from __future__ import annotations
 
-import asyncio
 import platform
 import sqlite3
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from bird_env.errors import UnknownDatabase, UnknownTask
 from bird_env.models import OfficialVerdict, Score, ScorerVersions, ScoreStatus
 from bird_env.tasks import Task
-from bird_server.catalogue import Catalogue
+from bird_server.library import Library
 from bird_server.scoring.job import ScoringJob
 from bird_server.scoring.pool import ScorerPool
 from bird_snapshots.template import TemplateStore
@@ -25,8 +23,8 @@ from bird_snapshots.versions import sqlite_version
 class Scores:
     """Scores solutions, one child process each."""
 
-    def __init__(self, catalogue: Catalogue, templates: TemplateStore, pool: ScorerPool, *, limit_s: float) -> None:
-        self._catalogue = catalogue
+    def __init__(self, library: Library, templates: TemplateStore, pool: ScorerPool, *, limit_s: float) -> None:
+        self._library = library
         self._templates = templates
         self._pool = pool
         self._limit_s = limit_s
@@ -51,18 +49,13 @@ class Scores:
             UnknownDatabase: The task's database was not imported.
             ScorerFault: The scorer could not do its work; no verdict was reached.
         """
-        task = await asyncio.to_thread(self._catalogue.task, task_id)
-        if task is None:
-            raise UnknownTask(f"No task {task_id!r}.")
-        return await self.score_task(task, solution)
+        return await self.score_task(await self._library.task(task_id), solution)
 
     async def score_task(self, task: Task, solution: Sequence[str]) -> Score:
         """As `score`, of a task at hand."""
         if not task.scorable:
             return unscorable(task.instance_id, self.versions)
-        database = await asyncio.to_thread(self._catalogue.database, task.database)
-        if database is None:
-            raise UnknownDatabase(f"The task {task.instance_id!r} needs the database {task.database!r}.")
+        database = await self._library.database(task.database)
         job = ScoringJob(
             record=dict(task.record),
             pred_sqls=list(solution),

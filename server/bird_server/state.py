@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from bird_server.catalogue import Catalogue
 from bird_server.clock import Clock
 from bird_server.engine.port import Engine
 from bird_server.idempotency import StoredReplies
 from bird_server.ledger.store import Ledger
+from bird_server.library import Library
 from bird_server.scores import Scores
 from bird_server.settings import Settings
 from bird_server.trajectories import Trajectories
@@ -20,7 +20,7 @@ from bird_server.trajectories import Trajectories
 class State:
     settings: Settings
     clock: Clock
-    catalogue: Catalogue
+    library: Library
     engine: Engine
     ledger: Ledger
     scores: Scores

@@ -19,11 +19,9 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from time import perf_counter
 from typing import Any, TypeVar
-
-from sqlalchemy import Executable, insert, update
 
 from bird_env.errors import (
     BirdEnvError,
@@ -36,8 +34,6 @@ from bird_env.errors import (
     StepConflict,
     TrajectoryExists,
     TrajectoryGone,
-    UnknownDatabase,
-    UnknownTask,
     UnknownTrajectory,
 )
 from bird_env.models import (
@@ -57,21 +53,22 @@ from bird_env.models import (
     StepResult,
     Submit,
     Trajectory,
-    TrajectoryStatus,
     TruncationReason,
 )
 from bird_env.tasks import Task
 from bird_server.admission import Admission
-from bird_server.catalogue import Catalogue
 from bird_server.clock import Clock
 from bird_server.engine.port import Engine, Executed
 from bird_server.fingerprints import fingerprint
 from bird_server.keyed_locks import KeyedLocks
-from bird_server.ledger.models import ScoreRow, StepRow, TrajectoryRow
-from bird_server.ledger.store import Ledger
+from bird_server.ledger.models import TrajectoryRow
+from bird_server.ledger.store import Ledger, Write
+from bird_server.library import Library
 from bird_server.limits import TrajectoryLimits
+from bird_server.live import LiveTrajectory, Uncommitted, view_of_row
 from bird_server.observations import OUTCOMES, observe
 from bird_server.prompts import Prompts
+from bird_server.records import insert_score, insert_step, insert_trajectory, update_closed, update_ended, update_reset
 from bird_server.schema_text import within_budget
 from bird_server.scores import Scores, unscorable
 from bird_server.settings import Settings
@@ -90,55 +87,6 @@ class Answer:
     replayed: bool = False
 
 
-@dataclass(slots=True)
-class _Executed:
-    """A step that was run and waits for its commit."""
-
-    step_index: int
-    fingerprint: str
-    result: StepResult
-    statements: Sequence[Executable]
-    ends: EndReason | None
-    score: Score | None
-
-
-@dataclass(slots=True)
-class _Live:
-    """A trajectory that holds a replica and a place."""
-
-    trajectory_id: str
-    run_id: str | None
-    group_id: str | None
-    task_id: str | None
-    database: str
-    template: str
-    epoch: int
-    next_step_index: int
-    limits: TrajectoryLimits
-    lease_s: float
-    created_at: datetime
-    lifetime_expires_at: datetime
-    lifetime_deadline: float
-    metadata: dict[str, Any]
-    seed: int | None
-    format: ObservationFormat
-    preprocess_sql: list[str]
-    fingerprint: str
-    first_observation: str
-    lease_deadline: float = 0.0
-    lease_expires_at: datetime | None = None
-    uncommitted: _Executed | None = None
-
-    @property
-    def key(self) -> str:
-        return replica_key(self.trajectory_id, self.epoch)
-
-
-def replica_key(trajectory_id: str, epoch: int) -> str:
-    """The engine's name for a trajectory's replica: one an epoch."""
-    return f"{trajectory_id}#{epoch}"
-
-
 class Trajectories:
     """All trajectories of one server."""
 
@@ -149,7 +97,7 @@ class Trajectories:
         clock: Clock,
         engine: Engine,
         ledger: Ledger,
-        catalogue: Catalogue,
+        library: Library,
         scores: Scores,
         prompts: Prompts,
     ) -> None:
@@ -157,10 +105,10 @@ class Trajectories:
         self._clock = clock
         self._engine = engine
         self._ledger = ledger
-        self._catalogue = catalogue
+        self._library = library
         self._scores = scores
         self._prompts = prompts
-        self._live: dict[str, _Live] = {}
+        self._live: dict[str, LiveTrajectory] = {}
         self._locks = KeyedLocks()
         self._running: set[asyncio.Task[Any]] = set()
         self.admission = Admission(settings.capacity, settings.queue_limit)
@@ -207,11 +155,8 @@ class Trajectories:
         live = self._live.get(trajectory_id)
         if live is not None:
             self._renew(live)
-            return self._view(live)
-        row = await self._ledger.trajectory(trajectory_id)
-        if row is None:
-            raise UnknownTrajectory(f"No trajectory {trajectory_id!r}.")
-        return self.view_row(row)
+            return live.view()
+        return self.view(await self._row(trajectory_id))
 
     async def end(self, trajectory_id: str, reason: EndReason = EndReason.DELETED) -> None:
         """End a trajectory for good. Unknown and ended ones are nothing; a running step finishes first."""
@@ -251,34 +196,10 @@ class Trajectories:
     def live_by_run(self) -> dict[str, int]:
         return dict(Counter(live.run_id for live in self._live.values() if live.run_id is not None))
 
-    def view_row(self, row: TrajectoryRow) -> Trajectory:
+    def view(self, row: TrajectoryRow) -> Trajectory:
         """A trajectory as the ledger has it; a live one as it is in memory."""
         live = self._live.get(row.trajectory_id)
-        if live is not None:
-            return self._view(live)
-        limits = TrajectoryLimits.from_wire(row.limits)
-        return Trajectory(
-            trajectory_id=row.trajectory_id,
-            run_id=row.run_id,
-            group_id=row.group_id,
-            task_id=row.task_id,
-            database=row.database,
-            template_sha256=row.template,
-            status=TrajectoryStatus(row.status),
-            end_reason=EndReason(row.end_reason) if row.end_reason else None,
-            epoch=row.epoch,
-            next_step_index=row.next_step_index,
-            max_steps=limits.max_steps,
-            limits=limits.wire(),
-            lease_s=row.lease_s,
-            created_at=row.created_at,
-            lease_expires_at=None,
-            lifetime_expires_at=row.lifetime_expires_at,
-            ended_at=row.ended_at,
-            metadata=row.client_metadata,
-            seed=row.seed,
-            reward=row.reward,
-        )
+        return live.view() if live is not None else view_of_row(row)
 
     # ---- create and reset ----
 
@@ -291,10 +212,10 @@ class Trajectories:
                 if earlier is not None:
                     return earlier
             task, database, preprocess = await self._source(request)
-            template = await self._template(database)
+            template = (await self._library.database(database)).digest
             limits = TrajectoryLimits.resolve(request.limits, self._settings)
             now = self._clock.now()
-            live = _Live(
+            live = LiveTrajectory(
                 trajectory_id=trajectory_id,
                 run_id=request.run_id,
                 group_id=request.group_id,
@@ -313,25 +234,23 @@ class Trajectories:
                 format=request.format or self._settings.format,
                 preprocess_sql=preprocess,
                 fingerprint=digest,
-                first_observation="",
             )
-            observation = await self._first_observation(live, task, request.prompt or self._settings.prompt)
-            live.first_observation = to_json(observation)
+            observation = to_json(await self._first_observation(live, task, request.prompt or self._settings.prompt))
             await self.admission.take(wait_s)
             try:
-                await self._with_replica(live, self._insert)
+                await self._with_replica(live, lambda live: insert_trajectory(live, observation))
             except BaseException:
                 self.admission.give_back()
                 raise
             self._live[trajectory_id] = live
-            return self._created(live)
+            return self._created(live, observation)
 
-    async def _with_replica(self, live: _Live, statement: Callable[[_Live], Executable]) -> None:
+    async def _with_replica(self, live: LiveTrajectory, write: Callable[[LiveTrajectory], Write]) -> None:
         """Make the replica of the trajectory's present epoch and commit it; leaves no replica behind on failure."""
         self._start_lifetime(live)
         await self._engine.acquire(live.key, live.template, live.preprocess_sql, self._preprocess_limits().engine())
         try:
-            await self._ledger.write(statement(live))
+            await self._ledger.write(write(live))
         except BaseException:
             await self._engine.release(live.key)
             raise
@@ -343,19 +262,17 @@ class Trajectories:
 
     async def _created_before(self, trajectory_id: str, digest: str) -> Answer | None:
         """The answer to an earlier create under this id, if there was one and it was the same request."""
-        live = self._live.get(trajectory_id)
-        row = None if live is not None else await self._ledger.trajectory(trajectory_id)
-        if live is None and row is None:
+        if trajectory_id not in self._live and not await self._ledger.knows(trajectory_id):
             return None
-        if digest != (live.fingerprint if live is not None else row.fingerprint):  # type: ignore[union-attr]
+        row = await self._row(trajectory_id)
+        if digest != row.fingerprint:
             raise TrajectoryExists(f"The trajectory {trajectory_id!r} was made by another request.")
+        live = self._live.get(trajectory_id)
         if live is not None:
             self._renew(live)
-            return self._created(live, replayed=True)
-        if row is None or row.closed:
-            raise self._gone(row) if row is not None else UnknownTrajectory()
-        view = self.view_row(row)
-        return Answer(_with_observation(view, row.first_observation), replayed=True)
+        elif row.closed:
+            raise self._gone(row)
+        return Answer(_with_observation(self.view(row), row.first_observation), replayed=True)
 
     async def _source(self, request: CreateTrajectory) -> tuple[Task | None, str, list[str]]:
         """The task, the database's name and the statements to run first."""
@@ -365,20 +282,12 @@ class Trajectories:
             return None, request.database or "", list(request.preprocess_sql or [])
         if request.preprocess_sql is not None:
             raise InvalidRequest("`preprocess_sql` goes with `database`; a task brings its own.")
-        task = await asyncio.to_thread(self._catalogue.task, request.task_id)
-        if task is None:
-            raise UnknownTask(f"No task {request.task_id!r}.")
+        task = await self._library.task(request.task_id)
         return task, task.database, list(task.preprocess_sql)
 
-    async def _template(self, database: str) -> str:
-        found = await asyncio.to_thread(self._catalogue.database, database)
-        if found is None:
-            raise UnknownDatabase(f"No database {database!r}.")
-        return found.digest
-
-    async def _first_observation(self, live: _Live, task: Task | None, prompt: str) -> FirstObservation:
+    async def _first_observation(self, live: LiveTrajectory, task: Task | None, prompt: str) -> FirstObservation:
         issue_sql = list(task.issue_sql) if task else []
-        objects = await self._engine.schema(live.template)
+        objects = await self._library.schema(live.template)
         schema = within_budget(objects, live.limits.schema_chars, [*(issue_sql), task.issue if task else ""])
         filled = self._prompts.render(
             prompt,
@@ -405,40 +314,38 @@ class Trajectories:
     async def _reset(self, trajectory_id: str, request: ResetRequest, wait_s: float) -> Answer:
         async with self._locks.hold(trajectory_id):
             live = await self._settled(trajectory_id)
+            row = await self._row(trajectory_id)
             if live is not None:
-                return await self._reset_live(live, request)
-            row = await self._ledger.trajectory(trajectory_id)
-            if row is None:
-                raise UnknownTrajectory(f"No trajectory {trajectory_id!r}.")
+                return await self._reset_live(live, request, row.first_observation)
             if row.closed:
                 raise self._gone(row)
             _check_reset_epoch(request, row.epoch)
-            live = self._from_row(row)
+            live = LiveTrajectory.revived(row)
             live.epoch += 1
             await self.admission.take(wait_s)
             try:
-                await self._with_replica(live, self._update_reset)
+                await self._with_replica(live, update_reset)
             except BaseException:
                 self.admission.give_back()
                 raise
             self._live[trajectory_id] = live
-            return self._created(live)
+            return self._created(live, row.first_observation)
 
-    async def _reset_live(self, live: _Live, request: ResetRequest) -> Answer:
+    async def _reset_live(self, live: LiveTrajectory, request: ResetRequest, observation: str) -> Answer:
         if request.epoch is not None and request.epoch == live.epoch - 1:
             self._renew(live)
-            return self._created(live, replayed=True)
+            return self._created(live, observation, replayed=True)
         _check_reset_epoch(request, live.epoch)
         old_key = live.key
         live.epoch += 1
         try:
-            await self._with_replica(live, self._update_reset)
+            await self._with_replica(live, update_reset)
         except BaseException:
             live.epoch -= 1
             raise
         live.next_step_index = 0
         await self._engine.release(old_key)
-        return self._created(live)
+        return self._created(live, observation)
 
     # ---- steps ----
 
@@ -465,9 +372,9 @@ class Trajectories:
                 raise
             live.uncommitted = executed
             await self._commit(live, executed)
-            return Answer(to_json(executed.result))
+            return Answer(executed.reply)
 
-    async def _execute(self, live: _Live, request: StepRequest, digest: str) -> _Executed:
+    async def _execute(self, live: LiveTrajectory, request: StepRequest, digest: str) -> Uncommitted:
         started = perf_counter()
         last = request.step_index + 1 >= live.limits.max_steps
         score: Score | None = None
@@ -500,45 +407,31 @@ class Trajectories:
             lease_expires_at=None if ends else live.lease_expires_at,
             score=score,
         )
-        execution = executed.execution if executed else None
-        step = insert(StepRow).values(
-            trajectory_id=live.trajectory_id,
-            epoch=live.epoch,
-            step_index=request.step_index,
-            fingerprint=digest,
-            action=request.action.model_dump(mode="python"),
-            policy_version=request.policy_version,
-            outcome=str(result.outcome),
-            reply=to_json(result),
-            result_hash=observation.result_hash,
-            in_transaction=observation.in_transaction,
-            pinned=execution.pinned if execution else False,
-            position=str(execution.position) if execution else None,
-            elapsed_ms=result.elapsed_ms,
-            created_at=self._clock.now(),
-        )
-        statements: list[Executable] = [step]
-        if score is not None:
-            statements.append(self._insert_score(score, request.action, live))
+        reply, now = to_json(result), self._clock.now()
+        writes = [insert_step(request, digest, result, executed, reply=reply, at=now)]
+        if isinstance(request.action, Submit) and score is not None:
+            writes.append(
+                insert_score(score, request.action.sql, at=now, trajectory_id=live.trajectory_id, epoch=live.epoch)
+            )
         if ends is not None:
-            statements.append(self._update_ended(live, ends, score=score, steps=request.step_index + 1))
-        return _Executed(request.step_index, digest, result, statements, ends, score)
+            writes.append(update_ended(live, ends, at=now, score=score, steps=request.step_index + 1))
+        return Uncommitted(request.step_index, reply, writes, ends)
 
-    async def _submission(self, live: _Live, action: Submit) -> Score:
+    async def _submission(self, live: LiveTrajectory, action: Submit) -> Score:
         if live.task_id is None:
             return unscorable(None, self._scores.versions)
         return await self._scores.score(live.task_id, action.sql)
 
-    async def _settled(self, trajectory_id: str) -> _Live | None:
+    async def _settled(self, trajectory_id: str) -> LiveTrajectory | None:
         """The live trajectory, once a step whose commit failed is committed after all; None when it is not live."""
         live = self._live.get(trajectory_id)
         if live is not None and live.uncommitted is not None:
             await self._commit(live, live.uncommitted)
         return self._live.get(trajectory_id)
 
-    async def _commit(self, live: _Live, executed: _Executed) -> None:
+    async def _commit(self, live: LiveTrajectory, executed: Uncommitted) -> None:
         """Make an executed step stand. On failure it stays executed: whoever asks next commits it first."""
-        await self._ledger.write(*executed.statements)
+        await self._ledger.write(*executed.writes)
         live.uncommitted = None
         live.next_step_index = executed.step_index + 1
         if executed.ends is not None:
@@ -554,9 +447,7 @@ class Trajectories:
         return Answer(stored.reply, replayed=True)
 
     async def _step_of_ended(self, trajectory_id: str, request: StepRequest, digest: str) -> Answer:
-        row = await self._ledger.trajectory(trajectory_id)
-        if row is None:
-            raise UnknownTrajectory(f"No trajectory {trajectory_id!r}.")
+        row = await self._row(trajectory_id)
         if request.epoch == row.epoch and request.step_index < row.next_step_index:
             return await self._stored_step(trajectory_id, request, digest)
         raise self._ended(row)
@@ -568,9 +459,7 @@ class Trajectories:
             live = self._live.get(trajectory_id)
             if live is not None:
                 self._renew(live)
-            row = await self._ledger.trajectory(trajectory_id)
-            if row is None:
-                raise UnknownTrajectory(f"No trajectory {trajectory_id!r}.")
+            row = await self._row(trajectory_id)
             if request.sql is None:
                 if live is not None or row.score is None:
                     raise NothingSubmitted()
@@ -584,15 +473,7 @@ class Trajectories:
 
     async def record_score(self, score: Score, solution: Sequence[str], *, trajectory_id: str | None = None) -> None:
         """Keep a score that no step carries."""
-        await self._ledger.write(
-            insert(ScoreRow).values(
-                trajectory_id=trajectory_id,
-                task_id=score.task_id,
-                solution=list(solution),
-                score=to_json(score),
-                created_at=self._clock.now(),
-            )
-        )
+        await self._ledger.write(insert_score(score, solution, at=self._clock.now(), trajectory_id=trajectory_id))
 
     # ---- end ----
 
@@ -602,28 +483,28 @@ class Trajectories:
             if live is None:
                 row = None if only_if_expired else await self._ledger.trajectory(trajectory_id)
                 if row is not None and not row.closed:
-                    await self._ledger.write(self._update_closed(trajectory_id))
+                    await self._ledger.write(update_closed(trajectory_id))
                 return
             if only_if_expired and self._clock.monotonic() < min(live.lease_deadline, live.lifetime_deadline):
                 return  # renewed while this waited
             await self._finish(live, reason)
 
-    async def _finish(self, live: _Live, reason: EndReason) -> None:
+    async def _finish(self, live: LiveTrajectory, reason: EndReason) -> None:
         """The replica and the place go whatever the ledger says: a place must not leak because a disk is full."""
         self._live.pop(live.trajectory_id, None)
         executed = live.uncommitted
-        statements = list(executed.statements) if executed else []
+        writes = list(executed.writes) if executed else []
         if executed is not None and executed.ends is not None:
-            statements.append(self._update_closed(live.trajectory_id))
+            writes.append(update_closed(live.trajectory_id))
         else:
             steps = executed.step_index + 1 if executed else live.next_step_index
-            statements.append(self._update_ended(live, reason, closed=True, steps=steps))
+            writes.append(update_ended(live, reason, at=self._clock.now(), closed=True, steps=steps))
         try:
-            await self._ledger.write(*statements)
+            await self._ledger.write(*writes)
         finally:
             await self._give_up(live)
 
-    async def _give_up(self, live: _Live) -> None:
+    async def _give_up(self, live: LiveTrajectory) -> None:
         try:
             await self._engine.release(live.key)
         finally:
@@ -631,138 +512,29 @@ class Trajectories:
 
     # ---- leases ----
 
-    def _renew(self, live: _Live) -> None:
+    def _renew(self, live: LiveTrajectory) -> None:
         live.lease_deadline = self._clock.monotonic() + live.lease_s
         live.lease_expires_at = min(self._clock.now() + timedelta(seconds=live.lease_s), live.lifetime_expires_at)
 
-    def _start_lifetime(self, live: _Live) -> None:
+    def _start_lifetime(self, live: LiveTrajectory) -> None:
         live.lifetime_deadline = self._clock.monotonic() + self._settings.max_lifetime_s
         live.lifetime_expires_at = self._clock.now() + timedelta(seconds=self._settings.max_lifetime_s)
 
     # ---- views and rows ----
 
-    def _view(self, live: _Live) -> Trajectory:
-        return Trajectory(
-            trajectory_id=live.trajectory_id,
-            run_id=live.run_id,
-            group_id=live.group_id,
-            task_id=live.task_id,
-            database=live.database,
-            template_sha256=live.template,
-            status=TrajectoryStatus.LIVE,
-            epoch=live.epoch,
-            next_step_index=live.next_step_index,
-            max_steps=live.limits.max_steps,
-            limits=live.limits.wire(),
-            lease_s=live.lease_s,
-            created_at=live.created_at,
-            lease_expires_at=live.lease_expires_at,
-            lifetime_expires_at=live.lifetime_expires_at,
-            metadata=live.metadata,
-            seed=live.seed,
-        )
-
-    def _created(self, live: _Live, *, replayed: bool = False) -> Answer:
-        return Answer(_with_observation(self._view(live), live.first_observation), replayed)
-
-    def _from_row(self, row: TrajectoryRow) -> _Live:
-        return _Live(
-            trajectory_id=row.trajectory_id,
-            run_id=row.run_id,
-            group_id=row.group_id,
-            task_id=row.task_id,
-            database=row.database,
-            template=row.template,
-            epoch=row.epoch,
-            next_step_index=0,
-            limits=TrajectoryLimits.from_wire(row.limits),
-            lease_s=row.lease_s,
-            created_at=row.created_at,
-            lifetime_expires_at=row.lifetime_expires_at,
-            lifetime_deadline=0.0,
-            metadata=row.client_metadata,
-            seed=row.seed,
-            format=ObservationFormat(row.format),
-            preprocess_sql=row.preprocess_sql,
-            fingerprint=row.fingerprint,
-            first_observation=row.first_observation,
-        )
-
-    def _insert(self, live: _Live) -> Executable:
-        return insert(TrajectoryRow).values(
-            trajectory_id=live.trajectory_id,
-            run_id=live.run_id,
-            group_id=live.group_id,
-            task_id=live.task_id,
-            database=live.database,
-            template=live.template,
-            status=str(TrajectoryStatus.LIVE),
-            closed=False,
-            epoch=live.epoch,
-            next_step_index=0,
-            limits=live.limits.wire(),
-            lease_s=live.lease_s,
-            created_at=live.created_at,
-            lifetime_expires_at=live.lifetime_expires_at,
-            client_metadata=live.metadata,
-            seed=live.seed,
-            format=str(live.format),
-            preprocess_sql=live.preprocess_sql,
-            fingerprint=live.fingerprint,
-            first_observation=live.first_observation,
-        )
-
-    def _update_reset(self, live: _Live) -> Executable:
-        return (
-            update(TrajectoryRow)
-            .where(TrajectoryRow.trajectory_id == live.trajectory_id)
-            .values(
-                status=str(TrajectoryStatus.LIVE),
-                end_reason=None,
-                ended_at=None,
-                epoch=live.epoch,
-                next_step_index=0,
-                lifetime_expires_at=live.lifetime_expires_at,
-                score=None,
-                reward=None,
-            )
-        )
-
-    def _update_ended(
-        self, live: _Live, reason: EndReason, *, steps: int, score: Score | None = None, closed: bool = False
-    ) -> Executable:
-        return (
-            update(TrajectoryRow)
-            .where(TrajectoryRow.trajectory_id == live.trajectory_id)
-            .values(
-                status=str(TrajectoryStatus.ENDED),
-                end_reason=str(reason),
-                closed=closed,
-                next_step_index=steps,
-                ended_at=self._clock.now(),
-                score=to_json(score) if score else None,
-                reward=score.reward if score else None,
-            )
-        )
-
-    def _update_closed(self, trajectory_id: str) -> Executable:
-        return update(TrajectoryRow).where(TrajectoryRow.trajectory_id == trajectory_id).values(closed=True)
-
-    def _insert_score(self, score: Score, action: ExecuteSql | Submit, live: _Live) -> Executable:
-        return insert(ScoreRow).values(
-            trajectory_id=live.trajectory_id,
-            epoch=live.epoch,
-            task_id=score.task_id,
-            solution=list(action.sql),
-            score=to_json(score),
-            created_at=self._clock.now(),
-        )
+    def _created(self, live: LiveTrajectory, observation: str, *, replayed: bool = False) -> Answer:
+        return Answer(_with_observation(live.view(), observation), replayed)
 
     # ---- errors ----
 
-    async def _not_live(self, trajectory_id: str) -> BirdEnvError:
+    async def _row(self, trajectory_id: str) -> TrajectoryRow:
         row = await self._ledger.trajectory(trajectory_id)
-        return UnknownTrajectory(f"No trajectory {trajectory_id!r}.") if row is None else self._ended(row)
+        if row is None:
+            raise UnknownTrajectory(f"No trajectory {trajectory_id!r}.")
+        return row
+
+    async def _not_live(self, trajectory_id: str) -> BirdEnvError:
+        return self._ended(await self._row(trajectory_id))
 
     def _ended(self, row: TrajectoryRow) -> BirdEnvError:
         return (

@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import insert
 
 from bird_env.errors import LedgerFault, ShuttingDown
 from bird_env.models import EndReason, TrajectoryStatus
 from bird_server.clock import FakeClock
-from bird_server.ledger.models import StepRow, TrajectoryRow
-from bird_server.ledger.store import Ledger, sqlite_url
+from bird_server.ledger.store import INSERT_STEP, INSERT_TRAJECTORY, Ledger, Write, sqlite_url
 
 
 @pytest.fixture
@@ -70,9 +68,7 @@ def step(name: str, index: int, epoch: int = 0) -> dict[str, Any]:
 
 
 async def test_what_was_written_reads_back(ledger: Ledger) -> None:
-    await ledger.write(
-        insert(TrajectoryRow).values(**trajectory("a", run_id="r")), insert(StepRow).values(**step("a", 0))
-    )
+    await ledger.write(Write(INSERT_TRAJECTORY, trajectory("a", run_id="r")), Write(INSERT_STEP, step("a", 0)))
     row = await ledger.trajectory("a")
     assert row is not None
     assert row.client_metadata == {"a": [1, None]}
@@ -97,16 +93,16 @@ async def test_many_writers_at_once_are_committed_in_few_groups(
         await commit(group)
 
     monkeypatch.setattr(ledger, "_commit_together", counted)
-    await asyncio.gather(*(ledger.write(insert(TrajectoryRow).values(**trajectory(f"t{n}"))) for n in range(200)))
+    await asyncio.gather(*(ledger.write(Write(INSERT_TRAJECTORY, trajectory(f"t{n}"))) for n in range(200)))
     assert sum(groups) == 200
     assert len(groups) <= 3
     assert await ledger.count_live() == 200
 
 
 async def test_a_bad_write_harms_only_itself(ledger: Ledger) -> None:
-    await ledger.write(insert(TrajectoryRow).values(**trajectory("a")))
+    await ledger.write(Write(INSERT_TRAJECTORY, trajectory("a")))
     outcomes = await asyncio.gather(
-        *(ledger.write(insert(TrajectoryRow).values(**trajectory(name))) for name in ("b", "a", "c")),
+        *(ledger.write(Write(INSERT_TRAJECTORY, trajectory(name))) for name in ("b", "a", "c")),
         return_exceptions=True,
     )
     assert [type(outcome) for outcome in outcomes] == [type(None), LedgerFault, type(None)]
@@ -114,15 +110,15 @@ async def test_a_bad_write_harms_only_itself(ledger: Ledger) -> None:
 
 
 async def test_a_write_of_several_statements_stands_or_falls_whole(ledger: Ledger) -> None:
-    await ledger.write(insert(StepRow).values(**step("a", 0)))
+    await ledger.write(Write(INSERT_STEP, step("a", 0)))
     with pytest.raises(LedgerFault):
-        await ledger.write(insert(TrajectoryRow).values(**trajectory("a")), insert(StepRow).values(**step("a", 0)))
+        await ledger.write(Write(INSERT_TRAJECTORY, trajectory("a")), Write(INSERT_STEP, step("a", 0)))
     assert await ledger.trajectory("a") is None
 
 
 async def test_filters_and_pages(ledger: Ledger) -> None:
     for name, run, status in (("a", "r1", "live"), ("b", "r2", "ended"), ("c", "r1", "ended"), ("d", "r1", "live")):
-        await ledger.write(insert(TrajectoryRow).values(**trajectory(name, run_id=run, status=status)))
+        await ledger.write(Write(INSERT_TRAJECTORY, trajectory(name, run_id=run, status=status)))
     assert [row.trajectory_id for row in await ledger.trajectories(run_id="r1")] == ["a", "c", "d"]
     assert [row.trajectory_id for row in await ledger.trajectories(status=TrajectoryStatus.ENDED)] == ["b", "c"]
     first = await ledger.trajectories(limit=2)
@@ -131,7 +127,7 @@ async def test_filters_and_pages(ledger: Ledger) -> None:
 
 async def test_steps_come_in_order_of_epoch_and_index(ledger: Ledger) -> None:
     for epoch, index in ((1, 0), (0, 1), (0, 0), (0, 2)):
-        await ledger.write(insert(StepRow).values(**step("a", index, epoch)))
+        await ledger.write(Write(INSERT_STEP, step("a", index, epoch)))
     rows = await ledger.steps("a")
     assert [(row.epoch, row.step_index) for row in rows] == [(0, 0), (0, 1), (0, 2), (1, 0)]
     rows = await ledger.steps("a", after=(0, 1), limit=1)
@@ -140,10 +136,10 @@ async def test_steps_come_in_order_of_epoch_and_index(ledger: Ledger) -> None:
 
 async def test_trajectories_of_a_dead_process_are_ended_with_their_true_number_of_steps(ledger: Ledger) -> None:
     await ledger.write(
-        insert(TrajectoryRow).values(**trajectory("a", epoch=1)),
-        *(insert(StepRow).values(**step("a", index, epoch)) for epoch, index in ((0, 0), (0, 1), (0, 2), (1, 0))),
+        Write(INSERT_TRAJECTORY, trajectory("a", epoch=1)),
+        *(Write(INSERT_STEP, step("a", index, epoch)) for epoch, index in ((0, 0), (0, 1), (0, 2), (1, 0))),
     )
-    await ledger.write(insert(TrajectoryRow).values(**trajectory("b")))
+    await ledger.write(Write(INSERT_TRAJECTORY, trajectory("b")))
     assert await ledger.end_all_live(EndReason.SERVER_RESTARTED) == 2
     assert await ledger.end_all_live(EndReason.SERVER_RESTARTED) == 0
     rows = await ledger.trajectories()
@@ -160,7 +156,7 @@ async def test_a_closed_ledger_takes_nothing(tmp_path: Path) -> None:
     await ledger.stop()
     await ledger.stop()
     with pytest.raises(ShuttingDown):
-        await ledger.write(insert(TrajectoryRow).values(**trajectory("a")))
+        await ledger.write(Write(INSERT_TRAJECTORY, trajectory("a")))
     assert await ledger.fault() is not None
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bird_env.cli import requires_extra
+from bird_env.errors import BirdEnvError
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 #: Longer than clients keep an idle connection (30 s in ours), so that the server never closes under one.
 KEEP_ALIVE_S = 120
@@ -50,13 +55,10 @@ def _serve(
 ) -> int:
     import logging
     import os
-    import socket
     import time
 
-    import uvicorn
     from pydantic import ValidationError
 
-    from bird_env.errors import BirdEnvError
     from bird_server.app import create_app
     from bird_server.auth import Authenticator
     from bird_server.settings import Settings
@@ -64,6 +66,7 @@ def _serve(
     os.environ["TZ"] = "UTC"  # what 'localtime' means in SQL must not depend on the machine
     time.tzset()
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    _raise_descriptor_limit()
     try:
         settings = Settings(**overrides)
         if host not in LOOPBACK and not insecure and Authenticator(settings).keyless:
@@ -80,29 +83,70 @@ def _serve(
             typer.echo(f"{name}: {each['msg']} (got {each['input']!r})", err=True)
         return 2
     except BirdEnvError as error:
-        typer.echo(f"{error}{f' {error.hint}' if error.hint else ''}", err=True)
+        _explain(error)
         return 2
-    _raise_descriptor_limit()
-
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((host, port))
+        listener = _listen(host, port)
     except OSError as error:
         typer.echo(f"Cannot listen on {host}:{port}: {error.strerror}. --port 0 takes a free port.", err=True)
         return 2
-    bound = listener.getsockname()[1]
-    shown = f"[{host}]" if family == socket.AF_INET6 else host
-    ready = {"url": f"http://{shown}:{bound}", "host": host, "port": bound, "pid": os.getpid()}
+    with listener:
+        try:
+            return _run(app, listener, host, ready_file)
+        except BirdEnvError as error:
+            _explain(error)
+            return 1
+
+
+def _explain(error: BirdEnvError) -> None:
+    typer.echo(f"{error}{f' {error.hint}' if error.hint else ''}", err=True)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _run(app: FastAPI, listener: socket.socket, host: str, ready_file: Path | None) -> int:
+    """Serve until a signal; the exit code."""
+    import asyncio
+    import contextlib
+    import logging
+    import os
+    import signal
+    from collections.abc import Generator
+
+    import uvicorn
+
+    port = listener.getsockname()[1]
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    ready = json.dumps({"url": url, "host": host, "port": port, "pid": os.getpid()})
 
     class Server(uvicorn.Server):
+        @contextlib.contextmanager
+        def capture_signals(self) -> Generator[None]:
+            """uvicorn's own raises the signal again at the end, which would skip the clean-up and the exit code."""
+            previous = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+            try:
+                yield
+            finally:
+                for number, handler in previous.items():
+                    signal.signal(number, handler)
+
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
-            if not self.should_exit and ready_file is not None:
-                partial = ready_file.with_name(f".{ready_file.name}.{os.getpid()}")
-                partial.write_text(json.dumps(ready), "utf-8")
-                partial.replace(ready_file)
+            if not self.should_exit:
+                logging.getLogger("bird_server").info("listening on %s", url)
+                if ready_file is not None:
+                    partial = ready_file.with_name(f".{ready_file.name}.{os.getpid()}")
+                    partial.write_text(ready, "utf-8")
+                    partial.replace(ready_file)
 
     config = uvicorn.Config(
         app,
@@ -112,13 +156,18 @@ def _serve(
         timeout_graceful_shutdown=SHUTDOWN_S,
         backlog=4096,
         server_header=False,
+        lifespan="off",  # opened here, so that a failure to start is one line and not a traceback
     )
     server = Server(config)
-    logging.getLogger("bird_server").info("listening on %s, data in %s", ready["url"], settings.data)
+
+    async def run() -> None:
+        async with app.router.lifespan_context(app):
+            await server.serve(sockets=[listener])
+
     try:
-        server.run(sockets=[listener])
+        with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+            runner.run(run())
     finally:
-        listener.close()
         if ready_file is not None:
             ready_file.unlink(missing_ok=True)
     return 0 if server.started else 1

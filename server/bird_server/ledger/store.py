@@ -13,14 +13,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Executable, Select, event, func, insert, select, update
+from sqlalchemy import Executable, Select, bindparam, event, func, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
 from bird_env.errors import LedgerFault, ServiceError, ShuttingDown
 from bird_env.models import EndReason, TrajectoryStatus
 from bird_server.clock import Clock
-from bird_server.ledger.models import SCHEMA_VERSION, Base, LedgerInfo, ReplyRow, ScoreRow, StepRow, TrajectoryRow
+from bird_server.ledger.models import (
+    SCHEMA_VERSION,
+    Base,
+    LedgerInfo,
+    ReplyRow,
+    ScoreRow,
+    StepRow,
+    TrajectoryRow,
+    table_of,
+)
 
 #: Writes in one commit at most: bounds the time that the first of them waits for the last.
 MAX_GROUP = 256
@@ -30,10 +39,30 @@ READERS = 8
 Row = TypeVar("Row", bound=Base)
 
 
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One statement with its values. Statements are made once and reused: SQLAlchemy then compiles them once."""
+
+    statement: Executable
+    values: dict[str, Any]
+
+
 @dataclass(slots=True)
 class _Waiting:
-    statements: Sequence[Executable]
+    writes: Sequence[Write]
     done: asyncio.Future[None]
+
+
+TRAJECTORIES = table_of(TrajectoryRow)
+STEPS = table_of(StepRow)
+
+INSERT_TRAJECTORY = insert(TRAJECTORIES)
+INSERT_STEP = insert(STEPS)
+INSERT_SCORE = insert(table_of(ScoreRow))
+INSERT_REPLY = insert(table_of(ReplyRow))
+#: Values: `of` (a trajectory_id) and the columns to change.
+UPDATE_TRAJECTORY = update(TRAJECTORIES).where(TRAJECTORIES.c.trajectory_id == bindparam("of"))
+_KNOWN = select(TRAJECTORIES.c.trajectory_id).where(TRAJECTORIES.c.trajectory_id == bindparam("of"))
 
 
 def sqlite_url(path: Path) -> str:
@@ -93,15 +122,15 @@ class Ledger:
 
     # ---- writing ----
 
-    async def write(self, *statements: Executable) -> None:
-        """Commit these statements together; returns when they are committed.
+    async def write(self, *writes: Write) -> None:
+        """Commit these writes together; returns when they are committed.
 
         Raises:
             LedgerFault: They could not be committed; nothing of them was.
         """
         if self._writer is None or self._writer.done():
             raise ShuttingDown("The ledger is closed.")
-        waiting = _Waiting(statements, asyncio.get_running_loop().create_future())
+        waiting = _Waiting(writes, asyncio.get_running_loop().create_future())
         await self._queue.put(waiting)
         await asyncio.shield(waiting.done)
 
@@ -142,10 +171,18 @@ class Ledger:
         """One transaction; a seam for tests that make commits fail."""
         async with self._opened().begin() as connection:
             for waiting in group:
-                for statement in waiting.statements:
-                    await connection.execute(statement)
+                for write in waiting.writes:
+                    await connection.execute(write.statement, write.values)
 
     # ---- reading ----
+
+    async def knows(self, trajectory_id: str) -> bool:
+        """Whether a trajectory of this id ever was."""
+        try:
+            async with self._opened().connect() as connection:
+                return (await connection.execute(_KNOWN, {"of": trajectory_id})).first() is not None
+        except SQLAlchemyError as error:
+            raise LedgerFault(f"The ledger could not be read: {type(error).__name__}.") from error
 
     async def trajectory(self, trajectory_id: str) -> TrajectoryRow | None:
         return await self._one(select(TrajectoryRow).where(TrajectoryRow.trajectory_id == trajectory_id))
@@ -215,9 +252,9 @@ class Ledger:
         """Mark trajectories of an earlier process as ended: their replicas died with it. Returns how many."""
         ended = await self.count_live()
         if ended:
-            await self.write(
-                update(TrajectoryRow)
-                .where(TrajectoryRow.status == TrajectoryStatus.LIVE)
+            statement = (
+                update(TRAJECTORIES)
+                .where(TRAJECTORIES.c.status == str(TrajectoryStatus.LIVE))
                 .values(
                     status=str(TrajectoryStatus.ENDED),
                     end_reason=str(reason),
@@ -226,6 +263,7 @@ class Ledger:
                     next_step_index=_steps_of_present_epoch(),
                 )
             )
+            await self.write(Write(statement, {}))
         return ended
 
     async def _one(self, query: Select[Row]) -> Row | None:
@@ -249,9 +287,9 @@ class Ledger:
 def _steps_of_present_epoch() -> Any:
     """How many steps a trajectory has in its epoch: while it lives, only its steps say so, not its own row."""
     return (
-        select(func.coalesce(func.max(StepRow.step_index) + 1, 0))
-        .where(StepRow.trajectory_id == TrajectoryRow.trajectory_id, StepRow.epoch == TrajectoryRow.epoch)
-        .correlate(TrajectoryRow)
+        select(func.coalesce(func.max(STEPS.c.step_index) + 1, 0))
+        .where(STEPS.c.trajectory_id == TRAJECTORIES.c.trajectory_id, STEPS.c.epoch == TRAJECTORIES.c.epoch)
+        .correlate(TRAJECTORIES)
         .scalar_subquery()
     )
 
@@ -264,5 +302,3 @@ def _configure_sqlite(connection: Any, _record: Any) -> None:
         cursor.fetchall()
     cursor.close()
 
-
-__all__ = ["Ledger", "ReplyRow", "ScoreRow", "StepRow", "TrajectoryRow", "sqlite_url"]

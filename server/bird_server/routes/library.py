@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
-from bird_env.errors import UnknownDatabase, UnknownTask
 from bird_env.models import (
     ColumnInfo,
     DatabaseInfo,
@@ -34,7 +32,7 @@ router = APIRouter(prefix="/v1", dependencies=[Depends(requires(Scope.RUN))])
 @router.get("/databases", response_model=Page[DatabaseInfo], tags=["databases"], responses=problems())
 async def databases(state: Annotated[State, Depends(state_of)]) -> Response:
     """Every database, by name."""
-    found = await asyncio.to_thread(state.catalogue.databases)
+    found = await state.library.read(lambda catalogue: catalogue.databases())
     return reply(Page[DatabaseInfo](items=[each.info() for each in found]))
 
 
@@ -45,10 +43,8 @@ async def schema(
     count: Annotated[bool, Query(description="With the number of rows of each table.")] = False,
 ) -> Response:
     """Tables, columns and keys, and the CREATE statements as text."""
-    found = await asyncio.to_thread(state.catalogue.database, name)
-    if found is None:
-        raise UnknownDatabase(f"No database {name!r}.")
-    objects = await state.engine.schema(found.digest, count=count)
+    found = await state.library.database(name)
+    objects = await state.engine.schema(found.digest, count=True) if count else await state.library.schema(found.digest)
     return reply(
         DatabaseSchema(
             database=found.name,
@@ -69,8 +65,8 @@ async def tasks(
 ) -> Response:
     """Tasks by id."""
     after = decode_token(page_token, str)
-    found = await asyncio.to_thread(
-        lambda: state.catalogue.tasks(database=database, category=category, after=after, limit=limit + 1)
+    found = await state.library.read(
+        lambda catalogue: catalogue.tasks(database=database, category=category, after=after, limit=limit + 1)
     )
     token = encode_token(found[limit - 1].instance_id) if len(found) > limit else None
     return reply(Page[TaskInfo](items=[each.public() for each in found[:limit]], next_page_token=token))
@@ -79,10 +75,7 @@ async def tasks(
 @router.get("/tasks/{task_id:path}", response_model=TaskInfo, tags=["tasks"], responses=problems(404))
 async def task(task_id: str, state: Annotated[State, Depends(state_of)]) -> Response:
     """One task as a policy may know it."""
-    found = await asyncio.to_thread(state.catalogue.task, task_id)
-    if found is None:
-        raise UnknownTask(f"No task {task_id!r}.")
-    return reply(found.public())
+    return reply((await state.library.task(task_id)).public())
 
 
 @router.get("/tools", response_model=Page[ToolSchema], tags=["tasks"], responses=problems())

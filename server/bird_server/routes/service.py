@@ -59,7 +59,7 @@ async def version() -> Response:
 async def pool(state: Annotated[State, Depends(state_of)]) -> Response:
     """What the pool holds at this moment."""
     engine, admission = await asyncio.to_thread(state.engine.statistics), state.trajectories.admission
-    databases = await asyncio.to_thread(state.catalogue.databases)
+    databases = await state.library.read(lambda catalogue: catalogue.databases())
     return reply(
         PoolStatus(
             live=state.trajectories.live,

@@ -80,7 +80,7 @@ async def listed(
         after_seq=decode_token(page_token, int) or 0,
         limit=limit + 1,
     )
-    items = [state.trajectories.view_row(row) for row in rows[:limit]]
+    items = [state.trajectories.view(row) for row in rows[:limit]]
     token = encode_token(rows[limit - 1].seq) if len(rows) > limit else None
     return reply(Page[Trajectory](items=items, next_page_token=token))
 
