@@ -202,13 +202,14 @@ class ScorerPool:
 
     async def _spawn(self) -> _Zygote:
         ours, theirs = socket.socketpair()
-        in_main_thread = threading.current_thread() is threading.main_thread()
+        tied = threading.current_thread() is threading.main_thread()
         command = [sys.executable, "-P", "-m", "bird_server.scoring.zygote"]
+        command += [str(theirs.fileno()), str(os.getpid()), str(int(tied)), *(str(root.path) for root in self._roots)]
         locks = [root.lock for root in self._roots]
         try:
             process = subprocess.Popen(  # noqa: ASYNC220 - an exec of milliseconds, from this very thread on purpose:
                 # the kernel's word that the parent has died comes when the starting thread ends.
-                [*command, str(theirs.fileno()), str(os.getpid() if in_main_thread else 0)],
+                command,
                 pass_fds=(theirs.fileno(), *locks),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -359,17 +359,24 @@ def remove_tree(root: str) -> int | None:
 
 
 def main() -> None:
-    """`python -m bird_server.scoring.zygote FD PARENT`: the socket's descriptor, and the parent's pid or 0."""
-    descriptor, parent = int(sys.argv[1]), int(sys.argv[2])
+    """`python -m bird_server.scoring.zygote FD PARENT TIED ROOT…`.
+
+    The socket's descriptor; the parent's pid; 1 where the parent's main thread has started us, whose end is the
+    parent's, else 0; and the folders of the private directories, which go with the parent.
+    """
+    descriptor, parent, tied = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "1"
     sandbox.become_subreaper()
     control = socket.socket(fileno=descriptor)
     os.set_inheritable(descriptor, False)
     zygote = Zygote(control)
     gc.collect()
     gc.freeze()  # a child's collections then leave our pages shared
-    if parent:
+    if tied:
         sandbox.die_with_parent(signal.SIGTERM, parent)
     zygote.run()
+    if os.getppid() != parent:
+        for root in sys.argv[4:]:
+            shutil.rmtree(root, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -161,7 +161,7 @@ async def test_everything_dies_with_a_service_that_is_killed(scratch: Path, data
         service.kill()
     wait_gone(zygote)
     wait_gone(child)
-    assert left_in(scratch) == []
+    assert entries(scratch) == []
 
 
 def test_a_pool_serves_a_loop_in_another_thread(scratch: Path, database: Path) -> None:
