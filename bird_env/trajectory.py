@@ -91,10 +91,10 @@ class Episode:
         return cls(create.trajectory_id, create)
 
     def began(self, created: CreatedTrajectory) -> None:
-        """The trajectory was created or reset."""
+        """The trajectory was created or reset; or it was there already, made by the same request under the same id."""
         self.seen(created)
         self.first = created.observation
-        self.untouched = True
+        self.untouched = self.next_step_index == 0 and not self.over
 
     def failed(self, error: BaseException) -> None:
         """The creation failed. A refusal made nothing, and the id may be another's; anything else leaves it open."""

@@ -81,6 +81,18 @@ def test_nothing_is_made_before_it_is_needed() -> None:
             assert trajectory.over
 
 
+def test_a_trajectory_that_was_there_already_is_begun_anew() -> None:
+    """A trainer that restarts under its old ids must not take a used database for a fresh one."""
+    with in_process(FakeServer()) as transport, Client("http://fake", transport=transport) as client:
+        before = client.trajectory(database="shop", trajectory_id="mine")
+        before.execute("CREATE TABLE left_behind(x)")
+        with client.trajectory(database="shop", trajectory_id="mine") as trajectory:
+            assert trajectory.next_step_index == 1
+            _, info = trajectory.reset()
+            assert info["epoch"] == 1
+            assert trajectory.execute("SELECT * FROM left_behind").outcome is Outcome.SQL_ERROR
+
+
 def test_an_attached_handle_resets_to_begin() -> None:
     with in_process(FakeServer()) as transport, Client("http://fake", transport=transport) as client:
         name = client.create_trajectory("shop_1").trajectory_id
