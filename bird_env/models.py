@@ -162,8 +162,15 @@ class ChatMessage(Reply):
     content: str
 
 
+class PreprocessError(Reply):
+    """A task's preprocess_sql stopped here; as the official evaluator has it, what came before stands."""
+
+    statement_index: int
+    message: str
+
+
 class FirstObservation(Reply):
-    """What a policy sees before its first action."""
+    """What a policy sees before its first action; `preprocess_error` is for whoever keeps the tasks."""
 
     text: str
     issue: str | None = None
@@ -172,6 +179,7 @@ class FirstObservation(Reply):
     issue_sql: list[SqlText] = Field(default_factory=list)
     messages: list[ChatMessage]
     prompt_template: str
+    preprocess_error: PreprocessError | None = None
 
 
 class TrajectoryStatus(StrEnum):

@@ -41,10 +41,10 @@ class ServerProcess:
         self._folder = tempfile.TemporaryDirectory(prefix="bird-env-server-")
         folder = Path(self._folder.name)
         self.log_path = folder / "server.log"
-        self._ready_file = folder / "ready.json"
+        self.ready_file = folder / "ready.json"
         self._command = [
             *(sys.executable, "-m", "bird_env", "serve", "--data", str(data), "--port", "0"),
-            *("--ready-file", str(self._ready_file), "--log-level", "warning", *arguments),
+            *("--ready-file", str(self.ready_file), "--log-level", "warning", *arguments),
         ]
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("BIRD_ENV_")}
         self._environment = {**inherited, **(environment or {})}
@@ -63,14 +63,14 @@ class ServerProcess:
                 self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment
             )
         deadline = time.monotonic() + START_S
-        while not self._ready_file.exists():
+        while not self.ready_file.exists():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
                 tail = self.log_path.read_text("utf-8", "replace")[-2_000:]
                 self._folder.cleanup()
                 raise ServerUnreachable(f"The server did not come up:\n{tail}")
             time.sleep(POLL_S)
-        self.url = json.loads(self._ready_file.read_text("utf-8"))["url"]
+        self.url = json.loads(self.ready_file.read_text("utf-8"))["url"]
         return self
 
     def __exit__(

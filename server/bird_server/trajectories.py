@@ -29,6 +29,7 @@ from bird_env.errors import (
     InvalidRequest,
     KeyReused,
     NothingSubmitted,
+    PreprocessFailed,
     ShuttingDown,
     StaleEpoch,
     StepConflict,
@@ -45,6 +46,7 @@ from bird_env.models import (
     Observation,
     ObservationFormat,
     Outcome,
+    PreprocessError,
     ResetRequest,
     Score,
     ScoreRequest,
@@ -58,7 +60,7 @@ from bird_env.models import (
 from bird_env.tasks import Task
 from bird_server.admission import Admission
 from bird_server.clock import Clock
-from bird_server.engine.port import Engine, Executed
+from bird_server.engine.port import Engine, Executed, FailedStatement
 from bird_server.fingerprints import fingerprint
 from bird_server.keyed_locks import KeyedLocks
 from bird_server.ledger.models import TrajectoryRow
@@ -235,22 +237,31 @@ class Trajectories:
                 preprocess_sql=preprocess,
                 fingerprint=digest,
             )
-            observation = to_json(await self._first_observation(live, task, request.prompt or self._settings.prompt))
+            first = await self._first_observation(live, task, request.prompt or self._settings.prompt)
+            observation = to_json(first)
+
+            def record(failed: FailedStatement | None) -> Write:
+                nonlocal observation
+                if failed is not None:
+                    observation = to_json(_with_preprocess_error(first, failed, task))
+                return insert_trajectory(live, observation)
+
             await self.admission.take(wait_s)
             try:
-                await self._with_replica(live, lambda live: insert_trajectory(live, observation))
+                await self._with_replica(live, record)
             except BaseException:
                 self.admission.give_back()
                 raise
             self._live[trajectory_id] = live
             return self._created(live, observation)
 
-    async def _with_replica(self, live: LiveTrajectory, write: Callable[[LiveTrajectory], Write]) -> None:
+    async def _with_replica(self, live: LiveTrajectory, record: Callable[[FailedStatement | None], Write]) -> None:
         """Make the replica of the trajectory's present epoch and commit it; leaves no replica behind on failure."""
         self._start_lifetime(live)
-        await self._engine.acquire(live.key, live.template, live.preprocess_sql, self._preprocess_limits().engine())
+        limits = self._preprocess_limits().engine()
+        failed = await self._engine.acquire(live.key, live.template, live.preprocess_sql, limits)
         try:
-            await self._ledger.write(write(live))
+            await self._ledger.write(record(failed))
         except BaseException:
             await self._engine.release(live.key)
             raise
@@ -324,7 +335,7 @@ class Trajectories:
             live.epoch += 1
             await self.admission.take(wait_s)
             try:
-                await self._with_replica(live, update_reset)
+                await self._with_replica(live, lambda _: update_reset(live))
             except BaseException:
                 self.admission.give_back()
                 raise
@@ -339,7 +350,7 @@ class Trajectories:
         old_key = live.key
         live.epoch += 1
         try:
-            await self._with_replica(live, update_reset)
+            await self._with_replica(live, lambda _: update_reset(live))
         except BaseException:
             live.epoch -= 1
             raise
@@ -570,6 +581,20 @@ def _outcome(executed: Executed | None) -> Outcome:
 def _with_observation(view: Trajectory, observation: str) -> str:
     """The wire form of a CreatedTrajectory: the observation is stored as JSON and joined as such, not parsed again."""
     return f'{to_json(view)[:-1]},"observation":{observation}}}'
+
+
+def _with_preprocess_error(first: FirstObservation, failed: FailedStatement, task: Task | None) -> FirstObservation:
+    """A task whose preprocess_sql fails is offered as the evaluator will score it, and the failure is told.
+
+    Raises:
+        PreprocessFailed: The statements are the client's own, who can mend them.
+    """
+    if task is None:
+        raise PreprocessFailed(
+            f"Statement {failed.index} of preprocess_sql failed: {failed.message}", statement_index=failed.index
+        )
+    error = PreprocessError(statement_index=failed.index, message=failed.message)
+    return first.model_copy(update={"preprocess_error": error})
 
 
 def _check_reset_epoch(request: ResetRequest, epoch: int) -> None:

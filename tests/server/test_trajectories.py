@@ -74,8 +74,22 @@ async def test_preprocess_sql_has_run_and_stands_committed(world: World) -> None
     assert step["observation"]["in_transaction"] is False
 
 
-async def test_a_preprocess_that_fails_is_the_tasks_fault_and_names_the_statement(world: World) -> None:
-    response = await world.post("/v1/trajectories", {"trajectory_id": "a", "task_id": "bad_preprocess"})
+async def test_a_task_whose_preprocess_fails_is_offered_as_it_will_be_scored_and_the_failure_is_told(
+    world: World,
+) -> None:
+    made = await world.create(task_id="bad_preprocess")
+    error = made["observation"]["preprocess_error"]
+    assert error["statement_index"] == 1
+    assert "nowhere" in error["message"]
+    assert (await world.sql("SELECT count(*) FROM ok"))["observation"]["rows"] == [[0]]
+    again = await world.post("/v1/trajectories/t1/reset", {"epoch": 0})
+    assert again.json()["observation"]["preprocess_error"] == error
+
+
+async def test_a_preprocess_of_ones_own_that_fails_is_refused_and_names_the_statement(world: World) -> None:
+    statements = ["CREATE TABLE ok(x)", "BEGIN; INSERT INTO nowhere VALUES (1)"]
+    body = {"trajectory_id": "a", "database": "shop", "preprocess_sql": statements}
+    response = await world.post("/v1/trajectories", body)
     body = await problem(response, 422, "preprocess_failed")
     assert body["statement_index"] == 1
     assert "nowhere" in body["detail"]

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from bird_env.errors import BirdEnvError, InternalError, PreprocessFailed, Starved, TrajectoryGone
+from bird_env.errors import BirdEnvError, InternalError, Starved, TrajectoryGone
 from bird_server.engine.errors import translate
-from bird_server.engine.port import EngineStatistics, Executed
+from bird_server.engine.port import EngineStatistics, Executed, FailedStatement
 from bird_snapshots.errors import SnapshotError
 from bird_snapshots.execution import Execution
 from bird_snapshots.failures import Outcome
@@ -93,22 +93,24 @@ class LocalEngine:
         await asyncio.to_thread(finish)
         self._held.clear()
 
-    async def acquire(self, key: str, template: str, preprocess: Sequence[str], limits: Limits) -> None:
+    async def acquire(
+        self, key: str, template: str, preprocess: Sequence[str], limits: Limits
+    ) -> FailedStatement | None:
         store = self._open_store()
 
-        def make() -> _Held:
+        def make() -> tuple[_Held, FailedStatement | None]:
             replica = store.acquire(template)
             try:
-                _prepare(replica, preprocess, limits)
+                failed = _prepare(replica, preprocess, limits)
+                return _Held(template, replica, replica.position, replica.pinned), failed
             except BaseException:
                 replica.release()
                 raise
-            return _Held(template, replica, replica.position, replica.pinned)
 
         if key in self._held:
             raise InternalError(f"The replica key {key} is in use.")
-        held = await self._run(make)
-        self._held[key] = held
+        self._held[key], failed = await self._run(make)
+        return failed
 
     async def execute(self, key: str, text: str, limits: Limits) -> Executed:
         held = self._held.get(key)
@@ -160,17 +162,19 @@ class LocalEngine:
             raise translate(error) from error
 
 
-def _prepare(replica: Replica, preprocess: Sequence[str], limits: Limits) -> None:
-    """Run a task's preprocess_sql; each element stands committed, as the official evaluator commits it."""
+def _prepare(replica: Replica, preprocess: Sequence[str], limits: Limits) -> FailedStatement | None:
+    """Run a task's preprocess_sql as the official evaluator does: each element committed, to the first that fails."""
     for index, text in enumerate(preprocess):
         execution = replica.execute(text, limits)
         if execution.outcome is Outcome.OK and execution.in_transaction:
             execution = replica.execute("COMMIT", limits)
         if execution.outcome is not Outcome.OK:
-            message = execution.error.message if execution.error else str(execution.outcome)
-            raise PreprocessFailed(
-                f"Statement {index} of preprocess_sql failed: {message}", statement_index=index, sql=text[:500]
-            )
+            if execution.outcome is Outcome.STARVED:
+                raise Starved("There was no processor for the statements that make the database ready.")
+            if execution.in_transaction:
+                replica.execute("ROLLBACK", limits)
+            return FailedStatement(index, execution.error.message if execution.error else str(execution.outcome))
+    return None
 
 
 def _execute(held: _Held, text: str, limits: Limits) -> Execution:

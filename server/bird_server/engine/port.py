@@ -25,6 +25,14 @@ class Executed:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedStatement:
+    """Which of a list of statements failed, from 0, and why, in SQLite's words."""
+
+    index: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class EngineStatistics:
     """What the engine holds: live replicas, replicas made since the start, bytes beyond templates, live by template."""
 
@@ -46,11 +54,15 @@ class Engine(Protocol):
         """Release every replica and the store; idempotent."""
         ...
 
-    async def acquire(self, key: str, template: str, preprocess: Sequence[str], limits: Limits) -> None:
+    async def acquire(
+        self, key: str, template: str, preprocess: Sequence[str], limits: Limits
+    ) -> FailedStatement | None:
         """Make a replica of the template (a sha256) under a new key, with `preprocess` already run on it.
 
+        Returns:
+            The statement of `preprocess` that failed, if one did: those before it stand, those after it did not run.
+
         Raises:
-            PreprocessFailed: A statement of `preprocess` failed; nothing is left behind.
             StoreFull: No disk or descriptors for it.
             UnknownDatabase: The store has no such template.
         """
