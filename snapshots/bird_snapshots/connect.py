@@ -43,6 +43,8 @@ CHECK_EVERY_STEPS = 20_000
 #: The same for statements that write: a row of a megabyte takes some 25 steps. 2,000 cost 1.5 times the processor time.
 CHECK_WRITES_EVERY_STEPS = 5_000
 
+SOURCE_BUSY_MS = 5_000  # how long a writer of a file that is being published is waited for
+
 CACHE_KIB = 256  # pages come from the mapping below; the cache holds what is being changed
 MAP_BYTES = 1 << 40  # more than any template: its pages are shared by all replicas, in the page cache of the kernel
 
@@ -64,10 +66,19 @@ LIMITS: dict[int, int] = {
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A replica's connection. `keepalive` must live as long as it: SQLite holds a pointer to it."""
+    """A replica's connection.
+
+    Attributes:
+        connection: The connection.
+        keepalive: What must live as long as it: SQLite holds a pointer to it.
+        wal_descriptor: SQLite's own descriptor of the WAL, open as long as the connection; for reading only.
+        page_size: Bytes of a page.
+        pages: Pages of the database as it was opened.
+    """
 
     connection: apsw.Connection
     keepalive: object
+    wal_descriptor: int
     page_size: int
     pages: int
 
@@ -109,6 +120,7 @@ def open_replica(
         _limit(connection)
         pages = int(pragma(connection, "page_count"))
         page_size = int(pragma(connection, "page_size"))
+        wal_descriptor = _descriptor(connection, apsw.SQLITE_FCNTL_JOURNAL_POINTER, Path(f"{path}-wal"))
         connection.set_progress_handler(check, CHECK_EVERY_STEPS)
         connection.set_wal_hook(_wal_hook(committed))
         keepalive = native.set_authorizer(connection, policy.decide)
@@ -124,7 +136,7 @@ def open_replica(
     except BaseException:
         connection.close()
         raise
-    return Opened(connection, keepalive, page_size, pages)
+    return Opened(connection, keepalive, wal_descriptor, page_size, pages)
 
 
 def _why_not_opened(path: Path, error: apsw.Error) -> SnapshotError:
@@ -138,18 +150,8 @@ def _why_not_opened(path: Path, error: apsw.Error) -> SnapshotError:
 
 def _guard(connection: apsw.Connection, path: Path) -> None:
     """Put a read-only descriptor under the main database file: through it no write can reach the template's inode."""
-    holder = (ctypes.c_void_p * 1)()
-    if not connection.file_control("main", apsw.SQLITE_FCNTL_FILE_POINTER, ctypes.addressof(holder)) or not holder[0]:
-        raise GuardFailed("SQLite does not show the main file")
-    descriptor = vfs.UnixFile.from_address(holder[0]).h
+    descriptor = _descriptor(connection, apsw.SQLITE_FCNTL_FILE_POINTER, path)
     with translated("guarding a template"):
-        try:
-            here = os.fstat(descriptor)
-        except OSError as error:
-            raise GuardFailed(f"SQLite's file is not laid out as expected: {error}") from error
-        there = path.stat()
-        if (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino):
-            raise GuardFailed("the descriptor found is not the main file's")
         readonly = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.dup2(readonly, descriptor, inheritable=False)
@@ -158,6 +160,22 @@ def _guard(connection: apsw.Connection, path: Path) -> None:
         mode = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE
     if mode != os.O_RDONLY:
         raise GuardFailed("the main file is still writable")
+
+
+def _descriptor(connection: apsw.Connection, which: int, path: Path) -> int:
+    """SQLite's descriptor of one of its files, proved to be that file's."""
+    holder = (ctypes.c_void_p * 1)()
+    if not connection.file_control("main", which, ctypes.addressof(holder)) or not holder[0]:
+        raise GuardFailed(f"SQLite does not show {path.name}")
+    descriptor = vfs.UnixFile.from_address(holder[0]).h
+    try:
+        found = os.fstat(descriptor)
+    except OSError as error:
+        raise GuardFailed(f"SQLite's file is not laid out as expected: {error}") from error
+    with translated("guarding a template"):
+        if not os.path.samestat(found, path.stat()):
+            raise GuardFailed(f"the descriptor found is not that of {path.name}")
+    return descriptor
 
 
 def _configure(connection: apsw.Connection, float_digits: int | None) -> None:
@@ -226,7 +244,7 @@ def open_source(path: Path, *, immutable: bool) -> apsw.Connection:
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     address = path.absolute().as_uri() + ("?immutable=1" if immutable else "?mode=ro")
     connection = apsw.Connection(address, flags=flags, statementcachesize=0)
-    connection.set_busy_timeout(5_000)
+    connection.set_busy_timeout(SOURCE_BUSY_MS)
     return connection
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import apsw
 
+from bird_snapshots.connect import Opened
 from bird_snapshots.format import FRAME_HEADER_BYTES, WAL_HEADER_BYTES, frame_offset
 from bird_snapshots.limits import DEFAULT_LIMITS, Limits
 from bird_snapshots.vfs import TemporaryFiles
@@ -69,14 +70,14 @@ class Meter:
         self.closing = False
         self.page_size = 0
         self._wal = wal
-        self._connection: apsw.Connection | None = None
+        self._opened: Opened | None = None
         self._cpu_start = self._wall_start = 0.0
         self._running = False
         self._tail = b""  # header that an older, longer WAL left where the quota ends
         self._tail_end = 0
 
-    def attach(self, connection: apsw.Connection, page_size: int) -> None:
-        self._connection, self.page_size = connection, page_size
+    def attach(self, opened: Opened) -> None:
+        self._opened, self.page_size = opened, opened.page_size
 
     def start(self, limits: Limits) -> None:
         """A call begins: its clocks start now."""
@@ -143,9 +144,9 @@ class Meter:
     def temporary_bytes(self) -> int:
         """Bytes in temporary files and in attached databases at this moment."""
         files = self.temporary.bytes()
-        if self._connection is None:
+        if self._opened is None:
             return files
-        cached = self._connection.status(apsw.SQLITE_DBSTATUS_CACHE_USED)[0]
+        cached = self._opened.connection.status(apsw.SQLITE_DBSTATUS_CACHE_USED)[0]
         return files + max(0, cached - _USUAL_CACHE_BYTES)
 
     def _frames_within_quota(self) -> int:
@@ -156,5 +157,6 @@ class Meter:
 
     def _header_at_quota(self) -> bytes:
         """The header of the first frame beyond the quota: its checksum differs whenever anything before it does."""
-        with self._wal.open("rb", buffering=0) as file:
-            return os.pread(file.fileno(), FRAME_HEADER_BYTES, self._quota_end())
+        if self._opened is None:
+            return b""
+        return os.pread(self._opened.wal_descriptor, FRAME_HEADER_BYTES, self._quota_end())

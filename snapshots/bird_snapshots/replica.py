@@ -10,6 +10,7 @@ Any thread may call, one at a time: a second one at the same time gets `ReplicaB
 
 from __future__ import annotations
 
+import os
 import threading
 import uuid
 from collections.abc import Callable, Generator
@@ -87,7 +88,7 @@ class Replica:
             )
         self._connection = self._opened.connection
         self._page_size = self._opened.page_size
-        self._meter.attach(self._connection, self._page_size)
+        self._meter.attach(self._opened)
         self._runner = Runner(self._connection, self._policy, self._meter)
         self._value_bytes = DEFAULT_LIMITS.value_bytes
 
@@ -167,8 +168,9 @@ class Replica:
         return Position(self.generation, self._frames, self._checksum[1])
 
     def _frame_header(self, frame: int) -> FrameHeader:
-        with translated("reading a WAL"):
-            data = self._workshop.files.read(self._wal, frame_offset(frame, self._page_size), FRAME_HEADER_BYTES)
+        with translated("reading a WAL"):  # through SQLite's descriptor: there may be no other left
+            offset = frame_offset(frame, self._page_size)
+            data = os.pread(self._opened.wal_descriptor, FRAME_HEADER_BYTES, offset)
         return parse_frame_header(data)
 
     @property

@@ -254,10 +254,11 @@ class TemplateStore:
     def _folder(self) -> Generator[Path]:
         """A folder of one's own under tmp/, locked so that a store that opens meanwhile does not sweep it."""
         folder = self._staging / f"publish-{uuid.uuid4().hex}"
-        with translated("making a temporary folder"):
-            self._files.mkdir(folder)
-            lock = self._files.lock(folder)
+        lock: int | None = None
         try:
+            with translated("making a temporary folder"):
+                self._files.mkdir(folder)
+                lock = self._files.lock(folder)
             yield folder
         finally:
             with translated("removing a temporary folder"):
