@@ -7,7 +7,7 @@ every scope, which `bird-env serve` allows on loopback only (or with `--insecure
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from enum import StrEnum
 
 from starlette.requests import HTTPConnection, Request
@@ -64,12 +64,21 @@ def _token(connection: HTTPConnection) -> bytes | None:
     return key.encode() if key else None
 
 
-def requires(scope: Scope) -> Callable[[Request], None]:
-    """A route dependency that refuses callers without the scope."""
+def check_scope(request: Request, scope: Scope) -> None:
+    """Refuse a caller without the scope.
 
-    def check(request: Request) -> None:
-        authenticator: Authenticator = request.app.state.authenticator
-        if scope not in authenticator.scopes(request):
-            raise Forbidden(f"This needs the scope `{scope}`.", required_scope=str(scope))
+    Raises:
+        Unauthorized, Forbidden.
+    """
+    authenticator: Authenticator = request.app.state.authenticator
+    if scope not in authenticator.scopes(request):
+        raise Forbidden(f"This needs the scope `{scope}`.", required_scope=str(scope))
+
+
+def requires(scope: Scope) -> Callable[[Request], Awaitable[None]]:
+    """A route dependency that refuses callers without the scope. A coroutine: plain functions are run in a thread."""
+
+    async def check(request: Request) -> None:
+        check_scope(request, scope)
 
     return check

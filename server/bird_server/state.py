@@ -28,7 +28,7 @@ class State:
     replies: StoredReplies
 
 
-def state_of(request: Request) -> State:
-    """Route dependency: the server's parts, there once it has started."""
+async def state_of(request: Request) -> State:
+    """Route dependency: the server's parts, there once it has started. A coroutine, so that it takes no thread."""
     state: State = request.app.state.parts
     return state

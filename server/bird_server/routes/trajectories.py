@@ -25,7 +25,7 @@ from bird_env.models import (
     Trajectory,
     TrajectoryStatus,
 )
-from bird_server.auth import Scope, requires
+from bird_server.auth import Scope, check_scope, requires
 from bird_server.errors_doc import problems
 from bird_server.idempotency import REPLAYED
 from bird_server.pages import DEFAULT_LIMIT, Limit, PageToken, decode_token, encode_token
@@ -156,7 +156,7 @@ async def score(
     """The submitted score again; with `sql` (scope `admin`), that solution's score on the side."""
     asked = body or ScoreRequest()
     if asked.sql is not None:
-        requires(Scope.ADMIN)(request)
+        check_scope(request, Scope.ADMIN)
 
     async def run() -> Response:
         return reply(await state.trajectories.score(trajectory_id, asked))
