@@ -167,7 +167,7 @@ def _descriptor(connection: apsw.Connection, which: int, path: Path) -> int:
     holder = (ctypes.c_void_p * 1)()
     if not connection.file_control("main", which, ctypes.addressof(holder)) or not holder[0]:
         raise GuardFailed(f"SQLite does not show {path.name}")
-    descriptor = vfs.UnixFile.from_address(holder[0]).h
+    descriptor = int(vfs.UnixFile.from_address(holder[0]).h)
     try:
         found = os.fstat(descriptor)
     except OSError as error:
@@ -249,7 +249,7 @@ def open_source(path: Path, *, immutable: bool) -> apsw.Connection:
 
 
 def open_private(path: Path) -> apsw.Connection:
-    """Open, or create, a file that nobody else knows yet: no journal, no fsync; whoever uses it syncs and renames it."""
+    """Open, or create, a file that nobody else knows yet: no journal, no fsync; its maker syncs and renames it."""
     connection = apsw.Connection(
         str(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE, statementcachesize=0
     )

@@ -19,7 +19,7 @@ from typing import Any
 
 import apsw
 
-from bird_snapshots.connect import open_private
+from bird_snapshots.connect import LIMITS, open_private
 from bird_snapshots.execution import Execution
 from bird_snapshots.files import OS_FILES, FileOps
 from bird_snapshots.limits import DEFAULT_LIMITS, Limits
@@ -150,6 +150,8 @@ class Observed:
 class Reference:
     """A private copy of a template under stock SQLite: a rollback journal, the standard VFS, none of our settings.
 
+    Only SQLite's limits are the replica's, so that what is too much is so for both.
+
     Args:
         template: The file to copy.
         path: Where to copy it to.
@@ -159,6 +161,8 @@ class Reference:
         OS_FILES.copy(template, path)
         self.connection = open_private(path)
         query(self.connection, "PRAGMA journal_mode=DELETE")
+        for limit, value in LIMITS.items():
+            self.connection.limit(limit, value)
 
     def run(self, statement: str) -> Observed:
         """Run one statement. `changes` is None for one that counts none."""

@@ -272,7 +272,8 @@ class TestTransactions:
         assert not replica.execute("RELEASE s").in_transaction
 
     def test_a_timeout_in_a_transaction_takes_it_away(self, replica: Replica) -> None:
-        runaway = "INSERT INTO t(a) WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT n FROM c WHERE n < 0"
+        endless = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c)"
+        runaway = f"INSERT INTO t(a) {endless} SELECT n FROM c WHERE n < 0"
         result = replica.execute(f"BEGIN; UPDATE t SET a = 'w'; {runaway}; SELECT 1", Limits(cpu_s=0.05))
         assert (result.outcome, result.in_transaction, result.transaction_rolled_back) == (Outcome.TIMEOUT, False, True)
         assert len(result.statements) == 3
@@ -290,7 +291,8 @@ class TestTransactions:
 class TestValues:
     def test_types_come_as_they_are(self, replica: Replica) -> None:
         result = replica.execute(
-            "SELECT NULL, 9007199254740993, -9223372036854775808, 1.5, 9e999, -9e999, 'ü', '', x'00ff', x'', 'a' || char(0) || 'b'"
+            "SELECT NULL, 9007199254740993, -9223372036854775808, 1.5, 9e999, -9e999,"
+            " 'ü', '', x'00ff', x'', 'a' || char(0) || 'b'"
         )
         assert result.rows == [
             (None, 9007199254740993, -(2**63), 1.5, float("inf"), float("-inf"), "ü", "", b"\0\xff", b"", "a\0b")

@@ -7,6 +7,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
 from bird_snapshots.files import sidecar
 from bird_snapshots.format import (
     FormatError,
@@ -19,8 +22,6 @@ from bird_snapshots.format import (
     valid_frames,
     wal_bytes,
 )
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 
 def written_wal(path: Path, page_size: int, commits: list[int]) -> tuple[bytes, bytes, list[int]]:

@@ -229,7 +229,7 @@ class TestGuard:
         class Shifted(ctypes.Structure):
             _fields_ = (("pMethods", ctypes.c_void_p), ("h", ctypes.c_int))
 
-        monkeypatch.setattr(connect.vfs, "UnixFile", Shifted)
+        monkeypatch.setattr(vfs, "UnixFile", Shifted)
         with pytest.raises(GuardFailed):
             store.acquire(template.digest)
         assert list((store.root / "replicas").iterdir()) == []
@@ -237,7 +237,7 @@ class TestGuard:
     def test_a_descriptor_that_stays_writable_is_noticed(
         self, store: Store, template: Template, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(connect.os, "dup2", lambda *_arguments, **_named: 0)
+        monkeypatch.setattr(os, "dup2", lambda *_arguments, **_named: 0)
         with pytest.raises(GuardFailed, match="still writable"):
             store.acquire(template.digest)
 
@@ -338,7 +338,7 @@ def test_d14_parting_templates_and_replicas_is_named(template: Template, tmp_pat
     if not shared_memory.is_dir() or shared_memory.stat().st_dev == tmp_path.stat().st_dev:
         pytest.skip("no second filesystem at /dev/shm")
     store = TemplateStore(template.path.parents[1])
-    with pytest.raises(CrossDevice, match="(?i)cross-device"):
+    with pytest.raises(CrossDevice, match="ross-device"):
         store.link(template.digest, shared_memory / template.digest)
 
 

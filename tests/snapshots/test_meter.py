@@ -88,7 +88,8 @@ class TestValues:
             "SELECT zeroblob(1000001)",
             "SELECT replace(hex(zeroblob(50000000)), '00', 'ab')",
             "SELECT randomblob(900000000)",
-            "WITH RECURSIVE r(s, n) AS (SELECT 'ab', 1 UNION ALL SELECT s || s, n + 1 FROM r WHERE n < 40) SELECT max(length(s)) FROM r",
+            "WITH RECURSIVE r(s, n) AS (SELECT 'ab', 1 UNION ALL SELECT s || s, n + 1 FROM r WHERE n < 40)"
+            " SELECT max(length(s)) FROM r",
             "SELECT length(group_concat(hex(zeroblob(5000)))) FROM t a, t b",
             "SELECT json_group_array(hex(zeroblob(5000))) FROM t a, t b",
             "INSERT INTO t(a) SELECT hex(zeroblob(600000))",
@@ -240,4 +241,4 @@ def test_limits_are_checked(tmp_path: Path) -> None:
         {"result_bytes": -1},
     ):
         with pytest.raises(ValueError, match=next(iter(wrong))):
-            Limits(**wrong)  # type: ignore[arg-type]
+            Limits(**wrong)

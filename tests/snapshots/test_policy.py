@@ -125,7 +125,7 @@ class TestFiles:
             "VACUUM INTO (SELECT '{path}')",
             "SELECT load_extension('{path}')",
             "SELECT load_extension('{path}', 'x')",
-            "CREATE TEMP TRIGGER g AFTER INSERT ON t BEGIN SELECT load_extension('x'); END; INSERT INTO t DEFAULT VALUES",
+            "CREATE TRIGGER g AFTER INSERT ON t BEGIN SELECT load_extension('x'); END; INSERT INTO t(a) VALUES(1)",
             "SELECT hex(fts3_tokenizer('simple'))",
             "SELECT fts3_tokenizer('x', x'4141414141414141')",
             "SELECT FTS3_Tokenizer('simple')",
@@ -183,11 +183,11 @@ class TestSchema:
 
     def test_full_text_and_altering_work(self, replica: Replica) -> None:
         texts = (
-            "CREATE VIRTUAL TABLE f USING fts5(a); INSERT INTO f SELECT a FROM t; SELECT count(*) FROM f WHERE f MATCH 'row'",
+            "CREATE VIRTUAL TABLE f USING fts5(a); INSERT INTO f SELECT a FROM t; SELECT count(*) FROM f('row')",
             "ALTER TABLE t RENAME TO u; SELECT count(*) FROM u",
             "ALTER TABLE u RENAME COLUMN a TO z; SELECT count(z) FROM u",
             "ALTER TABLE u DROP COLUMN z; SELECT count(*) FROM u",
-            "CREATE VIRTUAL TABLE r USING rtree(id, x0, x1); INSERT INTO r SELECT id, b, b FROM u; SELECT count(*) FROM r",
+            "CREATE VIRTUAL TABLE r USING rtree(i, x, y); INSERT INTO r SELECT id, b, b FROM u; SELECT count(*) FROM r",
         )
         for text in texts:
             assert replica.execute(text).rows == [(100,)], text
@@ -213,7 +213,8 @@ class TestFunctions:
 
     def test_the_rest_and_what_sqlite_uses_itself_work(self, limited: Replica) -> None:
         texts = (
-            "SELECT printf('%d', 1), group_concat(a), json_extract('{}', '$'), count(*) OVER (), a LIKE 'r%', '{}' ->> '$' FROM t",
+            "SELECT printf('%d', 1), group_concat(a), json_extract('{}', '$'), count(*) OVER (), a LIKE 'r%' FROM t",
+            "SELECT '{}' ->> '$', '[1]' -> 0, 'a' GLOB '*', 'a' || 'b', CAST('1' AS REAL)",
             "ALTER TABLE t RENAME COLUMN a TO z",
             "ALTER TABLE t RENAME TO u",
             "ALTER TABLE u ADD COLUMN extra DEFAULT 3",
@@ -221,7 +222,7 @@ class TestFunctions:
             "ANALYZE",
             "REINDEX",
             "VACUUM",
-            "CREATE VIRTUAL TABLE f USING fts5(a); INSERT INTO f VALUES ('x'); SELECT highlight(f, 0, '[', ']') FROM f('x')",
+            "CREATE VIRTUAL TABLE f USING fts5(a); INSERT INTO f VALUES ('x'); SELECT bm25(f) FROM f('x')",
         )
         for text in texts:
             result = limited.execute(text)

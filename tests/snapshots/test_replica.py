@@ -9,6 +9,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
 from bird_snapshots.errors import ReplicaBusy, ReplicaClosed, UnknownPosition
 from bird_snapshots.failures import Outcome
 from bird_snapshots.files import sidecar
@@ -18,8 +21,6 @@ from bird_snapshots.replica import Replica
 from bird_snapshots.store import Store
 from bird_snapshots.template import Template
 from bird_snapshots.testing import assert_template_untouched
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 Maker = Callable[..., Path]
 
@@ -30,7 +31,7 @@ def replica(store: Store, template: Template) -> Replica:
 
 
 def wal(replica: Replica) -> bytes:
-    return sidecar(replica._path, "-wal").read_bytes()  # noqa: SLF001
+    return sidecar(replica._path, "-wal").read_bytes()
 
 
 class TestPositions:
@@ -184,7 +185,7 @@ class TestOneOwner:
             leave.wait(30)
             return False
 
-        replica._connection.set_progress_handler(hold, 10)  # noqa: SLF001
+        replica._connection.set_progress_handler(hold, 10)
         thread = threading.Thread(target=replica.execute, args=("SELECT count(*) FROM t a, t b",))
         thread.start()
         assert inside.wait(30)
@@ -222,7 +223,7 @@ def test_no_replica_sees_anothers_rows_temp_objects_pragmas_or_counters(store: S
 def test_a_replica_can_be_read_by_stock_sqlite_after_it_was_copied(replica: Replica, tmp_path: Path) -> None:
     replica.execute("UPDATE t SET a = 'in the wal'")
     copy = tmp_path / "copy.db"
-    copy.write_bytes(replica._path.read_bytes())  # noqa: SLF001
+    copy.write_bytes(replica._path.read_bytes())
     sidecar(copy, "-wal").write_bytes(wal(replica))
     with closing(sqlite3.connect(copy)) as connection:
         assert connection.execute("SELECT DISTINCT a FROM t").fetchall() == [("in the wal",)]

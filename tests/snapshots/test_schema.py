@@ -14,7 +14,9 @@ Maker = Callable[..., Path]
 
 SCRIPT = """
 CREATE TABLE a(id INTEGER PRIMARY KEY, name TEXT NOT NULL DEFAULT 'x''y', price REAL DEFAULT (1 + 1));
-CREATE TABLE b(x, y, z AS (x + 1) STORED, PRIMARY KEY (y, x), FOREIGN KEY (x, y) REFERENCES pair(p, q), FOREIGN KEY (y) REFERENCES a);
+CREATE TABLE b(
+    x, y, z AS (x + 1), PRIMARY KEY (y, x), FOREIGN KEY (x, y) REFERENCES pair(p, q), FOREIGN KEY (y) REFERENCES a
+);
 CREATE TABLE pair(p, q, UNIQUE (p, q));
 CREATE VIEW v AS SELECT id, name AS n FROM a;
 CREATE VIEW broken AS SELECT * FROM missing;
@@ -77,7 +79,7 @@ def test_names_that_are_no_utf8(store: Store, tmp_path: Path) -> None:
     source = tmp_path / "latin.db"
     with closing(sqlite3.connect(source)) as connection:
         connection.executescript(
-            "CREATE TABLE tabXX(cafXX INT REFERENCES tabXX(cafXX), \"y\" TEXT DEFAULT 'dXX'); INSERT INTO tabXX VALUES (1, 2)"
+            "CREATE TABLE tabXX(cafXX INT REFERENCES tabXX(cafXX), y DEFAULT 'dXX'); INSERT INTO tabXX VALUES (1,2)"
         )
     source.write_bytes(source.read_bytes().replace(b"XX", b"\xe9\xe9"))
     found = described(store, source, count=True)

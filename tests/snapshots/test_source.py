@@ -14,6 +14,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+
 from bird_snapshots.errors import (
     CorruptDatabase,
     EncryptedDatabase,
@@ -118,7 +119,8 @@ class TestKept:
         source = tmp_path / "order.db"
         with closing(sqlite3.connect(source)) as connection:
             connection.executescript(
-                "CREATE TABLE t(a); INSERT INTO t(rowid, a) VALUES (9, 'z'), (2, 'y'), (5, 'x'); CREATE TABLE w(k TEXT PRIMARY KEY) WITHOUT ROWID; INSERT INTO w VALUES ('b'), ('a')"
+                "CREATE TABLE t(a); INSERT INTO t(rowid, a) VALUES (9, 'z'), (2, 'y'), (5, 'x');"
+                "CREATE TABLE w(k TEXT PRIMARY KEY) WITHOUT ROWID; INSERT INTO w VALUES ('b'), ('a')"
             )
             expected = connection.execute("SELECT rowid, a FROM t UNION ALL SELECT 0, k FROM w").fetchall()
         assert rows(templates.publish(source), "SELECT rowid, a FROM t UNION ALL SELECT 0, k FROM w") == expected
@@ -230,7 +232,7 @@ class TestRecovered:
         with Store(tmp_path / "store") as store:
             replica = store.acquire(store.templates.publish(make_database()).digest)
             replica.execute("DELETE FROM t WHERE id > 5")
-            derived = store.templates.publish(replica._path)  # noqa: SLF001
+            derived = store.templates.publish(replica._path)
             assert derived.digest != replica.digest
             assert store.acquire(derived.digest).execute("SELECT count(*) FROM t").rows == [(5,)]
             replica.execute("INSERT INTO t(a) VALUES ('goes on')")
@@ -374,7 +376,7 @@ class TestRefused:
         self, templates: TemplateStore, make_database: Maker, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         source = make_database(before="PRAGMA journal_mode = WAL;")
-        original = templates._files.read  # noqa: SLF001
+        original = templates._files.read
 
         def read_late(path: Path, offset: int, length: int) -> bytes:
             with source.open("r+b") as file:
@@ -382,7 +384,7 @@ class TestRefused:
                 file.write(bytes(4096))
             return original(path, offset, length)
 
-        monkeypatch.setattr(templates._files, "read", read_late)  # noqa: SLF001
+        monkeypatch.setattr(templates._files, "read", read_late)
         self.refused(templates, source, SourceChanged)
 
 
@@ -402,8 +404,9 @@ class TestAccepted:
         source = tmp_path / "loose.db"
         with closing(sqlite3.connect(source)) as connection:
             connection.executescript(
-                "CREATE TABLE t(a, c CHECK (c > 0)); PRAGMA ignore_check_constraints = 1; INSERT INTO t VALUES (NULL, -1);"
-                "PRAGMA writable_schema = 1; UPDATE sqlite_master SET sql = 'CREATE TABLE t(a NOT NULL, c CHECK (c > 0))'"
+                "CREATE TABLE t(a, c CHECK (c > 0)); PRAGMA ignore_check_constraints = 1;"
+                "INSERT INTO t VALUES (NULL, -1); PRAGMA writable_schema = 1;"
+                "UPDATE sqlite_master SET sql = 'CREATE TABLE t(a NOT NULL, c CHECK (c > 0))'"
             )
         assert rows(templates.publish(source), "SELECT * FROM t") == [(None, -1)]
 
@@ -419,7 +422,7 @@ class TestAccepted:
         connection = apsw.Connection(str(source))
         connection.execute("CREATE TABLE t(a); INSERT INTO t VALUES (1); PRAGMA writable_schema = ON")
         connection.execute(
-            "INSERT INTO sqlite_master VALUES ('table', 'geo', 'geo', 0, 'CREATE VIRTUAL TABLE geo USING nosuchmodule(x)')"
+            "INSERT INTO sqlite_master VALUES ('table', 'g', 'g', 0, 'CREATE VIRTUAL TABLE g USING nosuchmodule(x)')"
         )
         connection.close()
         template = templates.publish(source)

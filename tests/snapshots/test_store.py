@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from bird_snapshots.errors import SnapshotError, StoreBusy, StoreClosed, StoreFull
 from bird_snapshots.failures import Outcome
 from bird_snapshots.limits import Limits
@@ -110,7 +111,8 @@ def test_nothing_leaks_over_a_thousand_lives(store: Store, template: Template) -
         replica.execute("UPDATE t SET b = 1 WHERE id = 5; SELECT CAST(x'ff' AS TEXT); SELEC")
         if index % 10 == 0:
             replica.execute(
-                "CREATE TEMP TABLE x AS SELECT zeroblob(60000) FROM t; SELECT count(*) FROM (SELECT * FROM x ORDER BY random())"
+                "CREATE TEMP TABLE x AS SELECT zeroblob(60000) FROM t;"
+                "SELECT count(*) FROM (SELECT * FROM x ORDER BY random())"
             )
             replica.branch().release()
             replica.execute("SELECT count(*) FROM t a, t b, t c", Limits(cpu_s=0.001))
@@ -167,7 +169,10 @@ with Store(Path(sys.argv[1])) as store:
     replica, other = store.acquire(sys.argv[2]), store.acquire(sys.argv[2])
     other.execute("UPDATE t SET b = 1")
     resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
-    for text in ("CREATE TABLE huge AS SELECT zeroblob(9000) z FROM t", "CREATE TEMP TABLE many AS SELECT zeroblob(9000) z FROM t, t b"):
+    for text in (
+        "CREATE TABLE huge AS SELECT zeroblob(9000) z FROM t",
+        "CREATE TEMP TABLE many AS SELECT zeroblob(9000) z FROM t, t b",
+    ):
         try:
             print(replica.execute(text))
         except (EngineFault, StoreFull) as error:

@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+
 from bird_snapshots.errors import (
     CrossDevice,
     EngineFault,
@@ -104,7 +105,7 @@ def test_a_store_that_opens_does_not_sweep_a_living_publisher(
     templates = TemplateStore(tmp_path / "store")
     (tmp_path / "store" / "tmp" / "publish-dead").mkdir()
     (tmp_path / "store" / "tmp" / "left.temp").write_bytes(b"left")
-    original = templates._files.sha256  # noqa: SLF001
+    original = templates._files.sha256
 
     def hash_late(path: Path) -> str:
         with Store(tmp_path / "store"):
@@ -112,7 +113,7 @@ def test_a_store_that_opens_does_not_sweep_a_living_publisher(
             assert names == [path.parent.name]
         return original(path)
 
-    monkeypatch.setattr(templates._files, "sha256", hash_late)  # noqa: SLF001
+    monkeypatch.setattr(templates._files, "sha256", hash_late)
     templates.publish(make_database())
     assert list((tmp_path / "store" / "tmp").iterdir()) == []
 
@@ -122,7 +123,7 @@ class TestLinks:
         with Store(tmp_path / "store", files=CrowdedFiles(3)) as store:
             template = store.templates.publish(make_database())
             replicas = [store.acquire(template.digest) for _ in range(7)]
-            assert len({each._path.stat().st_ino for each in replicas}) == 4  # noqa: SLF001
+            assert len({each._path.stat().st_ino for each in replicas}) == 4
             for index, each in enumerate(replicas):
                 each.execute(f"UPDATE t SET b = {index}")
                 child = each.branch()

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
 from bird_snapshots.failures import Outcome
 from bird_snapshots.files import OS_FILES
 from bird_snapshots.limits import Limits
@@ -22,7 +23,8 @@ from bird_snapshots.testing import assert_template_untouched
 Maker = Callable[..., Path]
 
 EVIL = (
-    "PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode = DELETE; PRAGMA locking_mode = NORMAL; PRAGMA journal_mode = OFF",
+    "PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode = DELETE; PRAGMA locking_mode = NORMAL",
+    "PRAGMA journal_mode = OFF; PRAGMA journal_mode = MEMORY; UPDATE t SET b = b",
     "PRAGMA wal_autocheckpoint = 1; UPDATE t SET b = b; PRAGMA mmap_size = 0; PRAGMA synchronous = FULL",
     "VACUUM; PRAGMA wal_checkpoint",
     "BEGIN; CREATE TABLE z AS SELECT hex(randomblob(500)) h FROM t a, t b LIMIT 500; ROLLBACK",
@@ -136,7 +138,8 @@ def test_a_killed_owner_leaves_whole_templates_and_swept_orphans(store: Store, t
 
 def test_a_killed_publisher_leaves_whole_templates_or_none(tmp_path: Path, make_database: Maker) -> None:
     source = make_database(
-        "CREATE TABLE t AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) SELECT i, hex(randomblob(50)) h FROM n"
+        "CREATE TABLE t AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)"
+        " SELECT i, hex(randomblob(50)) h FROM n"
     )
     root = tmp_path / "store"
     for _ in range(4):
