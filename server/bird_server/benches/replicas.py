@@ -37,7 +37,6 @@ ENGINE_ROUNDS = 300
 COPIES = 5
 CONCURRENCY = 32
 READ = "SELECT value FROM item WHERE id = 1"
-WRITE = "UPDATE item SET value = value + 1 WHERE id % {every} = 0"
 
 Progress = Callable[[str], None]
 
@@ -89,7 +88,7 @@ def run(folder: Path, *, template_mb: float, replicas: int, rows_changed: int, p
     progress(f"server: {replicas} trajectories live at once")
     environment = {"BIRD_ENV_CAPACITY": str(replicas + 1)}
     with ServerProcess(directory.root, environment=environment) as server:
-        served = asyncio.run(_serve(server, directory, template, replicas, max(1, rows // max(1, rows_changed))))
+        served = asyncio.run(_serve(server, directory, template, replicas, _write(rows, rows_changed)))
     progress("hashing the template again")
     with template.path.open("rb") as file:
         unchanged = hashlib.file_digest(file, "sha256").hexdigest() == template.digest
@@ -127,6 +126,13 @@ def build_template(path: Path, megabytes: float) -> int:
         )
         connection.commit()
     return rows
+
+
+def _write(rows: int, rows_changed: int) -> str:
+    """An update of rows spread over the whole table, each on a page of its own."""
+    every = max(1, rows // max(1, rows_changed))
+    ids = range(1, rows + 1, every)[:rows_changed]
+    return f"UPDATE item SET value = value + 1 WHERE id IN ({', '.join(map(str, ids))})"
 
 
 def _engine_latencies(root: Path, template: Template) -> tuple[list[float], list[float]]:
@@ -176,7 +182,7 @@ class _Served:
 
 
 async def _serve(
-    server: ServerProcess, directory: DataDirectory, template: Template, replicas: int, every: int
+    server: ServerProcess, directory: DataDirectory, template: Template, replicas: int, write_sql: str
 ) -> _Served:
     gate = asyncio.Semaphore(CONCURRENCY)
     creates: list[float] = []
@@ -195,7 +201,7 @@ async def _serve(
         async def write(number: int) -> None:
             async with gate:
                 handle = client.attach(f"r{number}")
-                result = await handle.execute(WRITE.format(every=every))
+                result = await handle.execute(write_sql)
                 if result.outcome != "ok":
                     raise RuntimeError(result.observation.text)
 
@@ -228,11 +234,11 @@ def _disk_bytes(directory: DataDirectory, template: Template) -> int:
 
 
 def _memory_kib(pid: int) -> float:
-    """Proportional set size: memory that is this process's own, shared pages counted by share."""
+    """Memory of the process that no file backs: the template's own pages are the page cache's, shared by all."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text("ascii").splitlines():
-        if line.startswith("Pss:"):
+        if line.startswith("Pss_Anon:"):
             return float(line.split()[1])
-    raise RuntimeError("the kernel tells no PSS")
+    raise RuntimeError("this kernel does not tell anonymous memory in smaps_rollup")
 
 
 def _percentile(values: list[float], percent: int) -> float:
