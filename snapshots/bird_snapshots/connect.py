@@ -178,6 +178,15 @@ def _descriptor(connection: apsw.Connection, which: int, path: Path) -> int:
     return descriptor
 
 
+def has_temporary_database(connection: apsw.Connection) -> bool:
+    """Whether the database of TEMP objects was ever opened. To ask it for its tables opens it, and costs 80 KiB."""
+    holder = (ctypes.c_void_p * 1)()
+    try:
+        return connection.file_control("temp", apsw.SQLITE_FCNTL_FILE_POINTER, ctypes.addressof(holder))
+    except apsw.SQLError:
+        return False
+
+
 def _configure(connection: apsw.Connection, float_digits: int | None) -> None:
     """Switches that SQL cannot turn: DEFENSIVE keeps SQL from damaging the schema; nothing loads code."""
     wanted = {

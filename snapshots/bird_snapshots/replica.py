@@ -21,7 +21,7 @@ from pathlib import Path
 import apsw
 
 from bird_snapshots import vfs
-from bird_snapshots.connect import Opened, open_replica
+from bird_snapshots.connect import Opened, has_temporary_database, open_replica
 from bird_snapshots.errors import ReplicaBusy, ReplicaClosed, UnknownPosition, translated
 from bird_snapshots.execution import Execution, Runner, last_result
 from bird_snapshots.failures import Outcome
@@ -194,6 +194,8 @@ class Replica:
             return True
         if len(self._connection.db_names()) > 2:
             return True
+        if not has_temporary_database(self._connection):
+            return False
         with self._policy.trusted():
             return bool(query(self._connection, "SELECT 1 FROM temp.sqlite_schema LIMIT 1"))
 
