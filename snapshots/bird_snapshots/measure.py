@@ -21,6 +21,7 @@ import apsw
 from bird_snapshots.connect import open_private, open_source
 from bird_snapshots.files import OS_FILES
 from bird_snapshots.limits import Limits
+from bird_snapshots.replica import Replica
 from bird_snapshots.sql import pragma, query
 from bird_snapshots.store import Store
 
@@ -60,26 +61,26 @@ def measure(folder: Path, megabytes: float, rounds: int, live: int) -> dict[str,
         unlimited = Limits(cpu_s=1e6, wall_s=1e6)
         times: dict[str, list[float]] = {}
 
-        def timed(name: str, action: Callable[[], object]) -> None:
+        def timed(name: str, action: Callable[..., object], *arguments: object) -> None:
             start = time.perf_counter()
-            action()
+            action(*arguments)
             times.setdefault(name, []).append((time.perf_counter() - start) * 1e6)
 
         copy = folder / "copy.db"
         for _ in range(rounds):
-            timed("copy_open_select", lambda: _copied(template.path, copy))
-            timed("copy_scan", lambda: _on_copy(copy, _SCAN))
+            timed("copy_open_select", _copied, template.path, copy)
+            timed("copy_scan", _on_copy, copy, _SCAN)
             copy.unlink()
             replica = store.acquire(template.digest)
             timed("release", replica.release)
-            timed("acquire_select", lambda: store.acquire(template.digest).execute(_ASK))
+            timed("acquire_select", _acquire_and_ask, store, template.digest)
             replica = store.acquire(template.digest)
-            timed("select", lambda replica=replica: replica.execute(_ASK))
-            timed("change_ten_rows", lambda replica=replica: replica.execute(_CHANGE))
+            timed("select", replica.execute, _ASK)
+            timed("change_ten_rows", replica.execute, _CHANGE)
             timed("branch", replica.branch)
-            timed("reset_select", lambda replica=replica: replica.reset(release=True).execute(_ASK))
+            timed("reset_select", _reset_and_ask, replica)
             replica = store.acquire(template.digest)
-            timed("scan", lambda replica=replica: replica.execute(_SCAN, unlimited))
+            timed("scan", replica.execute, _SCAN, unlimited)
             timed("release_after_scan", replica.release)  # the kernel takes back the mapping of every page read
         store.close()
     found = {name: statistics.median(values) for name, values in times.items()}
@@ -99,6 +100,14 @@ def measure(folder: Path, megabytes: float, rounds: int, live: int) -> dict[str,
         logical = result["template_bytes"] * (live + 1)
         result["disk_times_smaller"] = logical / (result["template_bytes"] + store.statistics().bytes)
     return result
+
+
+def _acquire_and_ask(store: Store, digest: str) -> None:
+    store.acquire(digest).execute(_ASK)
+
+
+def _reset_and_ask(replica: Replica) -> None:
+    replica.reset(release=True).execute(_ASK)
 
 
 def _copied(template: Path, copy: Path) -> None:

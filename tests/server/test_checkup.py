@@ -172,7 +172,6 @@ def test_what_many_replicas_take(tmp_path: Path) -> None:
     assert tmpfs.memory_bytes == 1_000 * 195 * 1024 + tmpfs.disk_bytes
     huge = checkup.compute_needs(10**9, 500_000_000, tmp_path, Mount("1", "/", "xfs"))
     assert {finding.status for finding in checkup.check_needs(huge)} == {Status.ERROR}
-    assert {finding.status for finding in checkup.check_needs(xfs)} <= {Status.OK, Status.ERROR}
 
 
 def test_the_functions_of_the_two_libraries_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
