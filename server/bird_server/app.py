@@ -41,6 +41,9 @@ from bird_snapshots.template import TemplateStore
 
 log = logging.getLogger("bird_server")
 
+#: Seconds that running operations have to finish at the end, after the HTTP server's own grace.
+DRAIN_S = 1.0
+
 DESCRIPTION = """
 A private, writable, copy-on-write SQLite database for every RL trajectory, scored as BIRD-CRITIC scores.
 
@@ -96,9 +99,19 @@ def create_app(
                 scores=used_scores,
                 prompts=prompts,
             )
-            stack.push_async_callback(all_trajectories.stop)
             reaper = asyncio.create_task(_reap(all_trajectories, settings.reap_every_s), name="reaper")
-            stack.push_async_callback(_cancel, reaper)
+
+            async def finish() -> None:
+                """What still runs after the grace is ended with its engine or scorer: it was never acknowledged."""
+                await _cancel(reaper)
+                left = await all_trajectories.drain(DRAIN_S)
+                if left:
+                    log.warning("%d operations did not finish in time and are ended", left)
+                await used_engine.stop()
+                await scorer.stop()
+                await all_trajectories.stop()
+
+            stack.push_async_callback(finish)
             app.state.parts = State(
                 settings=settings,
                 clock=used_clock,

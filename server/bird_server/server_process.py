@@ -17,7 +17,7 @@ from typing import Self
 from bird_env.errors import ServerUnreachable
 
 START_S = 60.0
-#: Longer than the server gives running steps after SIGTERM (10 s), so that a kill is the last resort.
+#: Longer than the server takes after SIGTERM (10 s), so that a kill is the last resort.
 STOP_S = 20.0
 POLL_S = 0.02
 

@@ -185,8 +185,15 @@ class Trajectories:
                 log.error("could not end %s: %s", trajectory_id, error)
         return len(expired)
 
+    async def drain(self, within_s: float) -> int:
+        """Take no more creates and let what runs finish; returns how many operations still run after `within_s`."""
+        self.draining = True
+        if self._running:
+            await asyncio.wait(self._running, timeout=within_s)
+        return len(self._running)
+
     async def stop(self) -> None:
-        """Let running operations finish; replicas go with the engine."""
+        """Wait for every operation, once the engine and the scorer are stopped and so none can run on."""
         self.draining = True
         while self._running:
             await asyncio.wait(self._running)

@@ -147,3 +147,22 @@ def _gone(pid: int) -> bool:
         return bool(poll.poll(10_000))
     finally:
         os.close(handle)
+
+
+async def test_sigterm_ends_a_runaway_and_a_long_scoring_with_the_server(tmp_path: Path) -> None:
+    populate(tmp_path)
+    runaway = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT count(*) FROM r"
+    with ServerProcess(tmp_path, environment={"BIRD_ENV_SQL_CPU_S": "600", "BIRD_ENV_SQL_WALL_S": "600"}) as server:
+        async with AsyncClient(server.url, retry_for_s=0) as client:
+            step = client.trajectory(trajectory_id="a", task_id="read_1")
+            submit = client.trajectory(trajectory_id="b", task_id="read_1")
+            await step.reset()
+            await submit.reset()
+            running = [asyncio.create_task(step.execute(runaway)), asyncio.create_task(submit.submit([runaway]))]
+            while (await client.pool()).scoring < 1:
+                await asyncio.wait(running, timeout=0.01)
+            assert await asyncio.to_thread(server.stop) == 0
+            for ended in await asyncio.gather(*running, return_exceptions=True):
+                assert isinstance(ended, ServiceError)
+    with ServerProcess(tmp_path) as server, Client(server.url) as again:
+        assert again.get_trajectory("a").next_step_index == 0

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 #: Longer than clients keep an idle connection (30 s in ours), so that the server never closes under one.
 KEEP_ALIVE_S = 120
-SHUTDOWN_S = 10
+#: Seconds for requests that are being answered at SIGTERM; what then still runs is ended, all within 10 s.
+SHUTDOWN_S = 7
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 

@@ -86,9 +86,9 @@ class LocalEngine:
             return
 
         def finish() -> None:
-            pool.shutdown(wait=True)
             if store is not None:
-                store.close()
+                store.close()  # ends the statements that are running, else the threads could not be waited for
+            pool.shutdown(wait=True)
 
         await asyncio.to_thread(finish)
         self._held.clear()
