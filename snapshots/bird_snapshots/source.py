@@ -29,6 +29,7 @@ from bird_snapshots.errors import (
     SourceChanged,
     SourceMissing,
     SourceUnreadable,
+    StoreFull,
     TruncatedDatabase,
     translated,
 )
@@ -242,6 +243,8 @@ def _source_fault(error: apsw.Error, source: Path) -> SnapshotError:
         return NotADatabase(f"{source} is not a SQLite database", path=source)
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return SourceChanged(f"{source} is being written to: {error}", path=source)
-    if isinstance(error, apsw.CantOpenError | apsw.PermissionsError | apsw.ReadOnlyError):
-        return SourceUnreadable(f"{source} cannot be opened: {error}", path=source)
+    if isinstance(error, apsw.FullError):  # only the copy is ever written
+        return StoreFull(f"copying {source}: {error}")
+    if isinstance(error, apsw.IOError | apsw.CantOpenError | apsw.PermissionsError | apsw.ReadOnlyError):
+        return SourceUnreadable(f"{source} cannot be read: {error}", path=source)
     return CorruptDatabase(f"{source} is damaged: {error}", path=source, messages=(str(error),))
