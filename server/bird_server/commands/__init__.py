@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import typer
 
-from bird_server.commands import bench, conformance, databases, demo, score, serve, tasks
+from bird_server.commands import bench, conformance, databases, demo, doctor, score, serve, tasks
 
 
 def register(app: typer.Typer) -> None:
     """Add every command of the service to the command line."""
-    for command in (serve, demo, databases, tasks, score, conformance, bench):
+    for command in (serve, demo, databases, tasks, score, conformance, bench, doctor):
         command.add(app)
