@@ -160,9 +160,9 @@ class TestFiles:
 
     def test_only_names_lead_to_files(self, store: Store, replica: Replica) -> None:
         replica.execute(
-            "CREATE TEMP TABLE x AS SELECT zeroblob(900000) FROM t; ATTACH '' AS m; CREATE TABLE m.y AS SELECT * FROM x"
+            "CREATE TEMP TABLE x AS SELECT zeroblob(40000) FROM t; ATTACH '' AS m; CREATE TABLE m.y AS SELECT * FROM x"
         )
-        replica.execute("SELECT count(*) FROM (SELECT a, randomblob(100000) r FROM t ORDER BY r)")
+        replica.execute("SELECT count(*) FROM (SELECT a, randomblob(20000) r FROM t ORDER BY r)")
         assert sorted(path.name.split(".")[-1] for path in (store.root / "replicas").iterdir()) == ["db", "db-wal"]
         assert list((store.root / "tmp").iterdir()) == []
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bird_snapshots.native import Value
@@ -18,6 +18,7 @@ def typed(row: Row) -> tuple[tuple[type, Value], ...]:
     return tuple((type(value), repr(value)) for value in row)
 
 
+@settings(max_examples=60, deadline=None)
 @given(ROWS, ROWS)
 def test_equal_rows_have_equal_hashes_and_no_others(first: list[Row], second: list[Row]) -> None:
     def digest(rows: list[Row]) -> str:
@@ -30,6 +31,7 @@ def test_equal_rows_have_equal_hashes_and_no_others(first: list[Row], second: li
     assert (digest(first) == digest(second)) == same
 
 
+@settings(max_examples=60, deadline=None)
 @given(ROWS, st.integers(0, 12), st.integers(0, 200))
 def test_a_prefix_is_kept_and_everything_counted(rows: list[Row], most: int, room: int) -> None:
     collector = Collector(("a", "b"), most, room)

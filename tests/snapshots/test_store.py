@@ -109,9 +109,9 @@ def test_nothing_leaks_over_a_thousand_lives(store: Store, template: Template) -
     for index in range(1_000):
         replica = store.acquire(template.digest)
         replica.execute("UPDATE t SET b = 1 WHERE id = 5; SELECT CAST(x'ff' AS TEXT); SELEC")
-        if index % 10 == 0:
+        if index % 25 == 0:
             replica.execute(
-                "CREATE TEMP TABLE x AS SELECT zeroblob(60000) FROM t;"
+                "CREATE TEMP TABLE x AS SELECT zeroblob(40000) FROM t;"
                 "SELECT count(*) FROM (SELECT * FROM x ORDER BY random())"
             )
             replica.branch().release()
