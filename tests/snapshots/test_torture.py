@@ -90,11 +90,11 @@ import sys
 from pathlib import Path
 from bird_snapshots import Store
 store = Store(Path(sys.argv[1]))
-replicas = [store.acquire(sys.argv[2]) for _ in range(60)]
+replicas = [store.acquire(sys.argv[2]) for _ in range(30)]
 for number, replica in enumerate(replicas):
-    replica.execute(f"UPDATE t SET a = 'written by {number}'; CREATE TEMP TABLE x AS SELECT zeroblob(40000) FROM t")
+    replica.execute(f"UPDATE t SET a = 'written by {number}'; CREATE TEMP TABLE x AS SELECT zeroblob(30000) FROM t")
     if number % 3 == 0:
-        replica.execute("BEGIN; CREATE TABLE huge AS SELECT hex(randomblob(2000)) FROM t a, t b LIMIT 400")
+        replica.execute("BEGIN; CREATE TABLE huge AS SELECT hex(randomblob(2000)) FROM t a, t b LIMIT 200")
 print("ready", flush=True)
 while True:
     for replica in replicas:
@@ -124,9 +124,9 @@ def killed_while_running(program: str, *arguments: str) -> None:
 def test_a_killed_owner_leaves_whole_templates_and_swept_orphans(store: Store, template: Template) -> None:
     store.close()
     before = OS_FILES.sha256(template.path)
-    for _ in range(3):
+    for _ in range(2):
         killed_while_running(HOLDER, str(store.root), template.digest)
-        assert len(list((store.root / "replicas").glob("*.db"))) == 60
+        assert len(list((store.root / "replicas").glob("*.db"))) == 30
         with Store(store.root) as again:
             assert list((store.root / "replicas").iterdir()) == []
             assert list((store.root / "tmp").iterdir()) == []
