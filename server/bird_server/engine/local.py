@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,13 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from bird_env.errors import BirdEnvError, InternalError, Starved, TrajectoryGone
+from bird_env.errors import BirdEnvError, InternalError, Starved, StoreFull, TrajectoryGone
 from bird_server.engine.errors import translate
 from bird_server.engine.port import EngineStatistics, Executed, FailedStatement
+from bird_server.sql_text import first_word
 from bird_snapshots.errors import SnapshotError
 from bird_snapshots.execution import Execution
 from bird_snapshots.failures import Outcome
+from bird_snapshots.files import OS_FILES, FileOps
 from bird_snapshots.limits import Limits
+from bird_snapshots.meter import SYSTEM_CLOCK, Clock
 from bird_snapshots.position import Position
 from bird_snapshots.replica import Replica
 from bird_snapshots.schema import SchemaObject
@@ -50,25 +52,50 @@ def scorer_float_digits() -> int | None:
 
 @dataclass(slots=True)
 class _Held:
-    """A replica, and the state that its last executed text left: what the next one begins from."""
+    """A replica, and the state that its last executed text left: what the next one begins from.
 
-    template: str
+    Attributes:
+        position: The committed state.
+        pinned: The connection holds what the WAL does not, as the storage engine tells it.
+        settings: A PRAGMA was set that lasts as long as the connection, such as foreign_keys.
+        settled: The replica is at `position`. Not so after a fault of ours that could not be undone at once.
+    """
+
     replica: Replica
     position: Position
     pinned: bool
+    settings: bool = False
+    settled: bool = True
 
 
 class LocalEngine:
-    """Runs SQL in threads of this process; see `bird_server.engine.port.Engine` for the contract."""
+    """Runs SQL in threads of this process; see `bird_server.engine.port.Engine` for the contract.
 
-    def __init__(self, root: Path, *, threads: int, like_scorer: bool = True) -> None:
+    Args:
+        root: Directory of the store.
+        threads: Texts that run at once.
+        like_scorer: Hold SQL functions and the writing of REALs to what the scorer's library does.
+        files, clock: The file operations and the clocks of the store.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        threads: int,
+        like_scorer: bool = True,
+        files: FileOps = OS_FILES,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
         self._root = root
         self._like_scorer = like_scorer
         self._threads = threads
+        self._files = files
+        self._clock = clock
         self._pool: ThreadPoolExecutor | None = None
         self._store: Store | None = None
         self._held: dict[str, _Held] = {}
-        self._guard = threading.Lock()
+        self._making: set[str] = set()
 
     async def start(self) -> None:
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="sql")
@@ -102,14 +129,18 @@ class LocalEngine:
             replica = store.acquire(template)
             try:
                 failed = _prepare(replica, preprocess, limits)
-                return _Held(template, replica, replica.position, replica.pinned), failed
+                return _Held(replica, replica.position, replica.pinned), failed
             except BaseException:
                 replica.release()
                 raise
 
-        if key in self._held:
+        if key in self._held or key in self._making:
             raise InternalError(f"The replica key {key} is in use.")
-        self._held[key], failed = await self._run(make)
+        self._making.add(key)
+        try:
+            self._held[key], failed = await self._run(make)
+        finally:
+            self._making.discard(key)
         return failed
 
     async def execute(self, key: str, text: str, limits: Limits) -> Executed:
@@ -144,9 +175,13 @@ class LocalEngine:
         )
 
     def _make_store(self) -> Store:
-        if not self._like_scorer:
-            return Store(self._root)
-        return Store(self._root, engine_functions=scorer_functions(), float_digits=scorer_float_digits())
+        return Store(
+            self._root,
+            engine_functions=scorer_functions() if self._like_scorer else None,
+            float_digits=scorer_float_digits() if self._like_scorer else None,
+            files=self._files,
+            clock=self._clock,
+        )
 
     def _open_store(self) -> Store:
         if self._store is None:
@@ -179,29 +214,61 @@ def _prepare(replica: Replica, preprocess: Sequence[str], limits: Limits) -> Fai
 
 def _execute(held: _Held, text: str, limits: Limits) -> Execution:
     """Run a text; a fault of ours leaves the replica at its last state before it, or says what is lost."""
+    if not held.settled:
+        _put_back(held, InternalError("An earlier fault left this replica beyond its last acknowledged step."))
     try:
         execution = held.replica.execute(text, limits)
     except SnapshotError as error:
-        _restore(held, translate(error))
+        fault = translate(error)
+        if not (isinstance(fault, StoreFull) and _unmoved(held)):  # after any other the connection is not trusted
+            _put_back(held, fault)
         raise
     if execution.outcome is Outcome.STARVED:
-        fault = Starved(
+        starved = Starved(
             f"The step took {execution.elapsed_ms / 1e3:.1f} s of wall time, "
             f"{execution.cpu_ms / 1e3:.1f} s of it on a processor."
         )
-        _restore(held, fault)
-        raise fault
+        if not (_one_read(execution) or _unmoved(held)):
+            _put_back(held, starved)
+        raise starved
     held.position, held.pinned = execution.position, execution.pinned
+    held.settings = held.settings or _sets_pragma(execution)
     return execution
 
 
-def _restore(held: _Held, fault: BirdEnvError) -> None:
-    """Put the replica back to where the step began, so that a retry of the step runs on what it should."""
-    if held.pinned:
+def _one_read(execution: Execution) -> bool:
+    """A single statement that cannot change a database: ended early, it has not changed the connection either."""
+    return len(execution.statements) == 1 and execution.statements[0].readonly is True
+
+
+def _unmoved(held: _Held) -> bool:
+    """Whether nothing of the failed text needs to be undone, so that the connection can go on with all it holds."""
+    return not held.pinned and not held.replica.pinned and held.replica.position == held.position
+
+
+def _sets_pragma(execution: Execution) -> bool:
+    """Whether a text set a PRAGMA: one that only reads has a result, one that writes the database stays in the WAL."""
+    return any(
+        each.outcome is Outcome.OK and each.readonly and not each.columns and first_word(each.sql) == "pragma"
+        for each in execution.statements
+    )
+
+
+def _put_back(held: _Held, fault: BirdEnvError) -> None:
+    """Put the replica back to where the step began, so that a retry of the step runs on what it should.
+
+    A new connection has the committed state and nothing else: where there was more, that is lost, and said.
+
+    Raises:
+        TrajectoryGone: The trajectory cannot go on.
+        SnapshotError: It cannot be done now; whatever comes next tries again first.
+    """
+    if held.pinned or held.settings:
+        what = "The open transaction or TEMP objects" if held.pinned else "The PRAGMAs"
         raise TrajectoryGone(
-            f"{fault.detail} The open transaction or TEMP objects of this trajectory are lost with it.",
-            end_reason="fault",
+            f"{fault.detail} {what} of this trajectory are lost with it.", end_reason="fault"
         ) from fault
+    held.settled = False
     fresh = held.replica.branch(held.position)
-    held.replica.release()
-    held.replica, held.position = fresh, fresh.position
+    old, held.replica, held.position, held.settled = held.replica, fresh, fresh.position, True
+    old.release()
