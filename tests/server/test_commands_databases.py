@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 import typer
-from bird_snapshots.template import TemplateStore
 from typer.testing import CliRunner, Result
 
 from bird_env.cli import build
 from bird_env.tasks import Task
 from bird_server.catalogue import Catalogue
+from bird_snapshots.template import TemplateStore
 
 
 @pytest.fixture(scope="module")

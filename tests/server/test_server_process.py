@@ -105,11 +105,11 @@ async def test_kill_9_in_mid_run_leaves_templates_as_they_were_and_the_next_serv
             assert sum(done) > 0
     assert len(list(replicas.glob("*.db"))) > 0
     assert hashlib.sha256(template.path.read_bytes()).hexdigest() == template.digest
-    with ServerProcess(tmp_path) as server, Client(server.url) as client:
+    with ServerProcess(tmp_path) as server, Client(server.url) as after:
         assert list(replicas.iterdir()) == []
-        assert client.get_trajectory("r0").end_reason == "server_restarted"
-        with client.trajectory(database="shop") as trajectory:
-            assert trajectory.execute("SELECT a, b FROM t").observation.values() == [("x", 10), ("y", 20), ("z", None)]
+        assert after.get_trajectory("r0").end_reason == "server_restarted"
+        with after.trajectory(database="shop") as fresh:
+            assert fresh.execute("SELECT a, b FROM t").observation.values() == [("x", 10), ("y", 20), ("z", None)]
     assert hashlib.sha256(template.path.read_bytes()).hexdigest() == template.digest
 
 

@@ -90,10 +90,10 @@ async def test_a_preprocess_of_ones_own_that_fails_is_refused_and_names_the_stat
     statements = ["CREATE TABLE ok(x)", "BEGIN; INSERT INTO nowhere VALUES (1)"]
     body = {"trajectory_id": "a", "database": "shop", "preprocess_sql": statements}
     response = await world.post("/v1/trajectories", body)
-    body = await problem(response, 422, "preprocess_failed")
-    assert body["statement_index"] == 1
-    assert "nowhere" in body["detail"]
-    assert body["retryable"] is False
+    refused = await problem(response, 422, "preprocess_failed")
+    assert refused["statement_index"] == 1
+    assert "nowhere" in refused["detail"]
+    assert refused["retryable"] is False
     assert world.state.engine.statistics().live == 0
     assert world.state.trajectories.admission.taken == 0
     await problem(await world.http.get("/v1/trajectories/a"), 404, "unknown_trajectory")

@@ -22,14 +22,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from bird_snapshots.store import Store
-from bird_snapshots.template import Template, TemplateStore
-
 from bird_env import AsyncClient
 from bird_server.catalogue import Catalogue
 from bird_server.datadir import DataDirectory
 from bird_server.server_process import ServerProcess
 from bird_snapshots.limits import Limits
+from bird_snapshots.store import Store
+from bird_snapshots.template import Template, TemplateStore
 
 DATABASE = "bench"
 ROW_BYTES = 1_000

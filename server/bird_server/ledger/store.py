@@ -301,4 +301,3 @@ def _configure_sqlite(connection: Any, _record: Any) -> None:
         cursor.execute(f"PRAGMA {pragma}")
         cursor.fetchall()
     cursor.close()
-
