@@ -218,9 +218,9 @@ def _set_pragmas(connection: apsw.Connection) -> None:
         ("cache_size", -CACHE_KIB, -CACHE_KIB),
         ("mmap_size", MAP_BYTES, None),
     ):
-        if value is not None:
-            pragma(connection, name, value)
-        found = pragma(connection, name)
+        found = None if value is None else pragma(connection, name, value)
+        if found is None:  # most of them answer with what they now are; the others are asked
+            found = pragma(connection, name)
         if expected is not None and found != expected:
             raise SettingsDidNotHold(f"PRAGMA {name} is {found!r}, not {expected!r}")
     if connection.readonly("main"):

@@ -290,5 +290,5 @@ def make(workshop: Workshop, digest: str, wal: Path | None, length: int, frames:
 def remove(files: FileOps, path: Path) -> None:
     """Remove a replica's files, its main file last."""
     with translated("removing a replica"):
-        for suffix in ("-wal", "-journal", "-shm", ""):
+        for suffix in ("-wal", "-journal", ""):  # there is no -shm without shared memory
             files.unlink(sidecar(path, suffix))
