@@ -51,7 +51,7 @@ MAP_BYTES = 1 << 40  # more than any template: its pages are shared by all repli
 #: SQLite's limits, all set so that a build's own do not show. LENGTH and the quotas change with each call.
 LIMITS: dict[int, int] = {
     apsw.SQLITE_LIMIT_LENGTH: 1_000_000,
-    apsw.SQLITE_LIMIT_SQL_LENGTH: 16_000_000,
+    apsw.SQLITE_LIMIT_SQL_LENGTH: 4_000_000,  # parsed, a statement takes some 50 times its length of memory
     apsw.SQLITE_LIMIT_COLUMN: 2_000,
     apsw.SQLITE_LIMIT_EXPR_DEPTH: 1_000,
     apsw.SQLITE_LIMIT_COMPOUND_SELECT: 500,

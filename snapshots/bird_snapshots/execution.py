@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import apsw
 
 from bird_snapshots import native
-from bird_snapshots.connect import CHECK_EVERY_STEPS, CHECK_WRITES_EVERY_STEPS
+from bird_snapshots.connect import CHECK_EVERY_STEPS, CHECK_WRITES_EVERY_STEPS, LIMITS
 from bird_snapshots.errors import EngineFault
 from bird_snapshots.failures import Outcome, SqlFailure, failure_of, invalid_text, missing_parameter, over_quota
 from bird_snapshots.limits import Limits
@@ -33,6 +33,10 @@ __all__ = ["Execution", "Outcome", "Runner", "SqlFailure", "StatementResult", "l
 #: Between two looks at the clock while large rows are read: SQLite's own looks count its steps, not our bytes.
 _LOOK_EVERY_BYTES = 4_000_000
 
+
+#: A row of a result may have this many bytes in all: 64 values of a megabyte, or 2,000 of 32 KB. A row is in memory as
+#: a whole, some three times.
+_ROW_BYTES = 64_000_000
 
 #: Of a longer text, this much is shown to SQLite first to find where its next statement ends.
 _WINDOW_CHARACTERS = 4_096
@@ -105,7 +109,7 @@ class Execution:
 class _Head:
     """What the execution tracer learns about the statement at the head of a text, and whether it may run now."""
 
-    def __init__(self, text: str, refuse: Callable[[bool], bool]) -> None:
+    def __init__(self, text: str, refuse: Callable[[_Head], bool]) -> None:
         self.text = text
         self.sql = text
         self.is_statement = True
@@ -130,7 +134,7 @@ class _Head:
             self.columns = tuple(name for name, *_ in running.get_description())
         except UnicodeDecodeError:
             self.columns = native.columns(native.statement(running.connection, sql))
-        self.refused = self._refuse(self.readonly)
+        self.refused = self._refuse(self)
         return not self.refused
 
     def find_parameters(self, connection: apsw.Connection) -> None:
@@ -148,6 +152,7 @@ class Runner:
         self._policy = policy
         self._meter = meter
         self._checked_every = CHECK_EVERY_STEPS
+        self._value_bytes = LIMITS[apsw.SQLITE_LIMIT_LENGTH]
         self._over_in_transaction = False
         self.transaction_rolled_back = False
         self.statistics_edited = False
@@ -203,7 +208,7 @@ class Runner:
         """
         size = _WINDOW_CHARACTERS
         while offset + size < len(text):
-            head = _Head(text[offset : offset + size], lambda _readonly: True)
+            head = _Head(text[offset : offset + size], lambda _head: True)
             running = cursor(self._connection)
             running.exec_trace = head.trace
             try:
@@ -264,14 +269,23 @@ class Runner:
         message = None if result.error is None else result.error.message
         result.digest = collector.digest(str(result.outcome), message, result.rowcount)
 
-    def _refuse(self, readonly: bool) -> bool:
-        """Whether a statement may not begin: nothing more may be written. Sets how often it will be looked at."""
-        every = CHECK_EVERY_STEPS if readonly else CHECK_WRITES_EVERY_STEPS
+    def _refuse(self, head: _Head) -> bool:
+        """Whether a statement may not begin: nothing more may be written.
+
+        Sets how often it will be looked at, and how long a value of a very wide row may be: all of a row is in memory.
+        """
+        self._limit_values(min(self._meter.limits.value_bytes, _ROW_BYTES // max(1, len(head.columns))))
+        every = CHECK_EVERY_STEPS if head.readonly else CHECK_WRITES_EVERY_STEPS
         if every != self._checked_every:
             self._connection.set_progress_handler(self._meter.check, every)
             self._checked_every = every
         self._over_in_transaction &= self._connection.in_transaction
-        return not readonly and (self._meter.committed_over_quota() or self._over_in_transaction)
+        return not head.readonly and (self._meter.committed_over_quota() or self._over_in_transaction)
+
+    def _limit_values(self, value_bytes: int) -> None:
+        if value_bytes != self._value_bytes:
+            self._connection.limit(apsw.SQLITE_LIMIT_LENGTH, value_bytes)
+            self._value_bytes = value_bytes
 
     def _read(self, running: TypedCursor, sql: str, collector: Collector) -> None:
         look_at = _LOOK_EVERY_BYTES

@@ -18,8 +18,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import apsw
-
 from bird_snapshots import vfs
 from bird_snapshots.connect import Opened, has_temporary_database, open_replica
 from bird_snapshots.errors import ReplicaBusy, ReplicaClosed, UnknownPosition, translated
@@ -90,7 +88,6 @@ class Replica:
         self._page_size = self._opened.page_size
         self._meter.attach(self._opened)
         self._runner = Runner(self._connection, self._policy, self._meter)
-        self._value_bytes = DEFAULT_LIMITS.value_bytes
 
     def _committed(self, frames: int) -> None:
         self._frames = frames
@@ -122,12 +119,10 @@ class Replica:
                 the position before this call to repeat it.
         """
         with self._own():
-            if limits.value_bytes != self._value_bytes:
-                self._connection.limit(apsw.SQLITE_LIMIT_LENGTH, limits.value_bytes)
-                self._value_bytes = limits.value_bytes
             self._meter.start(limits)
             try:
-                statements = self._runner.run(text, limits)
+                with translated("executing a text"):
+                    statements = self._runner.run(text, limits)
                 elapsed, cpu = self._meter.wall_s, self._meter.cpu_s
             finally:
                 self._meter.finish()

@@ -110,6 +110,12 @@ class TestValues:
         assert replica.execute("SELECT length(zeroblob(5000))", Limits(value_bytes=6_000)).rows == [(5000,)]
         assert replica.execute("SELECT length(zeroblob(900000))").rows == [(900_000,)]
 
+    def test_a_very_wide_row_has_shorter_values(self, replica: Replica) -> None:
+        wide = "SELECT " + ", ".join(["zeroblob({})"] * 2_000)
+        assert replica.execute(wide.replace("{}", "40000")).outcome is Outcome.LIMIT
+        assert replica.execute(wide.replace("{}", "3000"), Limits(rows=0)).outcome is Outcome.OK
+        assert replica.execute("SELECT length(zeroblob(1000000))").rows == [(1_000_000,)]
+
     def test_a_limit_within_a_transaction_keeps_it(self, replica: Replica) -> None:
         result = replica.execute("BEGIN; UPDATE t SET b = 1; SELECT zeroblob(2000000)")
         assert (result.outcome, result.in_transaction) == (Outcome.LIMIT, True)
