@@ -1,15 +1,14 @@
 """What a policy reads: an execution as text in the format that was asked for, bounded, beside the typed result.
 
 Formats: `table` (aligned columns), `json`, `csv`, and `repr`, which policies trained with BIRD-RL's tools know: "SQL
-executed successfully." and the Python repr of the list of rows (https://github.com/bird-bench/BIRD-RL). Whatever is cut
-is said: how many rows were not returned, how many characters were not shown.
+executed successfully." and the Python repr of the list of rows (https://github.com/bird-bench/BIRD-RL). In `csv` a NULL
+is an empty field and an empty text is `""`, as the sqlite3 shell writes them; a line that begins with `# ` is a note.
+Whatever is cut is said: how many rows are not there, how many characters are not shown.
 """
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -17,12 +16,16 @@ from collections.abc import Callable, Sequence
 from bird_env import models, values
 from bird_env.models import Observation, ObservationFormat, Outcome
 from bird_env.values import Value
+from bird_server.sql_text import first_word
 from bird_snapshots.execution import Execution
 from bird_snapshots.failures import Outcome as EngineOutcome
 from bird_snapshots.failures import SqlFailure
 
 #: Rows that a text is made of at most, whatever is returned typed: more would be cut by the character limit anyway.
 MAX_TEXT_ROWS = 10_000
+
+#: A column of `table` is aligned up to this width: one long value must not widen a thousand short ones.
+MAX_ALIGNED_CHARS = 80
 
 OUTCOMES: dict[EngineOutcome, Outcome] = {
     EngineOutcome.OK: Outcome.OK,
@@ -32,8 +35,9 @@ OUTCOMES: dict[EngineOutcome, Outcome] = {
     EngineOutcome.QUOTA: Outcome.QUOTA,
 }
 
-_RESULT_KEYWORDS = ("select", "with", "pragma")
-_LEADING_COMMENTS = re.compile(r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.DOTALL)
+_RESULT_WORDS = frozenset(("select", "with", "pragma"))
+_NOT_PLAIN = re.compile(r"[^ -~]")
+_QUOTED_IN_CSV = re.compile(r"""^#|[,"\r\n]|^$""")
 
 
 def observe(execution: Execution, format: ObservationFormat, *, text_chars: int, cpu_s: float) -> Observation:
@@ -46,7 +50,7 @@ def observe(execution: Execution, format: ObservationFormat, *, text_chars: int,
         cpu_s: The limit that a timeout's text names.
     """
     rows = [tuple(_plain(value) for value in row) for row in execution.rows]
-    text = _printable(_WRITERS[format](execution, rows, cpu_s))
+    text = _printable(_WRITERS[format](execution, rows[:MAX_TEXT_ROWS], cpu_s))
     shown, cut = _bounded(text, text_chars)
     return Observation(
         text=shown,
@@ -92,10 +96,7 @@ def error_message(execution: Execution, cpu_s: float) -> str:
     """Why a step failed, in one line; SQLite's words where they are SQLite's."""
     if execution.outcome is EngineOutcome.TIMEOUT:
         return f"Timeout after {cpu_s:g}s"
-    message = execution.error.message if execution.error else str(execution.outcome)
-    if execution.outcome is EngineOutcome.QUOTA:
-        return f"Quota exceeded: {message}"
-    return message
+    return execution.error.message if execution.error else str(execution.outcome)
 
 
 def _failure(failure: SqlFailure | None) -> models.SqlError | None:
@@ -153,17 +154,25 @@ def _summary(execution: Execution) -> str:
     """One line for a step without a result set."""
     if not execution.statements:
         return "Nothing to execute."
-    changed = sum(each.rowcount or 0 for each in execution.statements)
+    changed = _changed(execution)
     plural = "" if changed == 1 else "s"
     if any(each.rowcount is not None for each in execution.statements):
         return f"OK, {changed} row{plural} changed."
     return "OK."
 
 
-def _row_note(execution: Execution) -> str:
-    seen, shown = execution.rows_seen, len(execution.rows)
+def _changed(execution: Execution) -> int:
+    return sum(each.rowcount or 0 for each in execution.statements)
+
+
+def _row_note(execution: Execution, rows: Sequence[Sequence[Value]]) -> str:
+    seen, shown = execution.rows_seen, len(rows)
     plural = "" if seen == 1 else "s"
     return f"({seen} row{plural})" if shown == seen else f"({seen} row{plural}, the first {shown} shown)"
+
+
+def _cut_rows_note(execution: Execution, rows: Sequence[Sequence[Value]]) -> list[str]:
+    return [_row_note(execution, rows)] if len(rows) < execution.rows_seen else []
 
 
 def _as_table(execution: Execution, rows: Sequence[Sequence[Value]], cpu_s: float) -> str:
@@ -171,31 +180,36 @@ def _as_table(execution: Execution, rows: Sequence[Sequence[Value]], cpu_s: floa
         return "\n".join([f"Error: {error_message(execution, cpu_s)}", *_notes(execution)])
     if not execution.columns:
         return "\n".join([_summary(execution), *_notes(execution)])
-    cells = [[_cell(value) for value in row] for row in rows[:MAX_TEXT_ROWS]]
+    cells = [[_cell(value) for value in row] for row in rows]
     header = [_one_line(name) for name in execution.columns]
-    widths = [max([len(name), *(len(row[index]) for row in cells)]) for index, name in enumerate(header)]
+    widths = [
+        min(MAX_ALIGNED_CHARS, max([len(name), *(len(row[index]) for row in cells)]))
+        for index, name in enumerate(header)
+    ]
     lines = [
         " | ".join(name.ljust(width) for name, width in zip(header, widths, strict=True)).rstrip(),
         "-+-".join("-" * width for width in widths),
         *(" | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells),
-        _row_note(execution),
+        _row_note(execution, rows),
     ]
     return "\n".join([*lines, *_notes(execution)])
 
 
 def _as_json(execution: Execution, rows: Sequence[Sequence[Value]], cpu_s: float) -> str:
     body: dict[str, object] = {"outcome": str(OUTCOMES[execution.outcome])}
+    notes = _notes(execution)
     if execution.outcome is not EngineOutcome.OK:
         body["error"] = error_message(execution, cpu_s)
     elif execution.columns:
         body |= {
             "columns": list(execution.columns),
-            "rows": values.encode_rows(rows[:MAX_TEXT_ROWS]),
+            "rows": values.encode_rows(rows),
             "rows_seen": execution.rows_seen,
         }
+        notes = [*_cut_rows_note(execution, rows), *notes]
     else:
-        body["rows_changed"] = sum(each.rowcount or 0 for each in execution.statements)
-    if notes := _notes(execution):
+        body["rows_changed"] = _changed(execution)
+    if notes:
         body["notes"] = notes
     return json.dumps(body, ensure_ascii=False)
 
@@ -203,26 +217,21 @@ def _as_json(execution: Execution, rows: Sequence[Sequence[Value]], cpu_s: float
 def _as_csv(execution: Execution, rows: Sequence[Sequence[Value]], cpu_s: float) -> str:
     if execution.outcome is not EngineOutcome.OK or not execution.columns:
         return _as_table(execution, rows, cpu_s)
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(execution.columns)
-    writer.writerows(["" if value is None else _bare(value) for value in row] for row in rows[:MAX_TEXT_ROWS])
-    notes = _notes(execution)
-    if execution.truncated:
-        notes.insert(0, _row_note(execution))
-    return out.getvalue() + "".join(f"# {note}\n" for note in notes)
+    lines = [",".join(_csv_field(value) for value in row) for row in (execution.columns, *rows)]
+    lines += [f"# {note}" for note in (*_cut_rows_note(execution, rows), *_notes(execution))]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _as_repr(execution: Execution, rows: Sequence[Sequence[Value]], cpu_s: float) -> str:
     if execution.outcome is not EngineOutcome.OK:
         return f"Execution failed: {error_message(execution, cpu_s)}"
-    last = execution.statements[-1].sql if execution.statements else ""
-    start = _LEADING_COMMENTS.sub("", last, count=1)[:10].lower()
     text = "SQL executed successfully."
-    if start.startswith(_RESULT_KEYWORDS):
-        text += f"\n\nResults: {[tuple(row) for row in rows]!r}"
-        if execution.truncated:
-            text += f"\n{_row_note(execution)}"
+    last = execution.statements[-1] if execution.statements else None
+    if last is not None and first_word(last.sql) in _RESULT_WORDS:
+        results = [tuple(row) for row in rows] if last.columns else []
+        text += f"\n\nResults: {results!r}"
+        if last.columns:
+            text += "".join(f"\n{note}" for note in _cut_rows_note(execution, rows))
     return text
 
 
@@ -244,8 +253,18 @@ def _bare(value: Value) -> str:
     return str(value)
 
 
+def _csv_field(value: Value) -> str:
+    if value is None:
+        return ""
+    text = _bare(value)
+    return '"' + text.replace('"', '""') + '"' if _QUOTED_IN_CSV.search(text) else text
+
+
 def _one_line(text: str) -> str:
     """A cell keeps to its line: control characters are written as escapes."""
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
-    )
+    return text if text.isprintable() else _NOT_PLAIN.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    character = found.group()
+    return character if character.isprintable() else character.encode("unicode_escape").decode()

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bird_snapshots.template import TemplateStore
-
 from bird_env.errors import DataError
 from bird_server.catalogue import FILE_NAME as CATALOGUE
 from bird_server.catalogue import Catalogue
@@ -20,6 +18,7 @@ from bird_server.database_files import find_databases, locate_database
 from bird_server.datadir import DataDirectory
 from bird_server.scoring.runner import DatabaseFile
 from bird_snapshots.errors import SnapshotError
+from bird_snapshots.template import TemplateStore
 
 
 @dataclass(slots=True)
