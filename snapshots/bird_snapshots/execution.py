@@ -167,10 +167,16 @@ class Runner:
         results: list[StatementResult] = []
         problem = invalid_text(text)
         if problem is not None:
-            return [StatementResult(text, Outcome.SQL_ERROR, error=problem)]
+            problem.locate(text, 0, 0)
+            result = StatementResult(text, Outcome.SQL_ERROR, error=problem)
+            self._describe(_Head(text, self._refuse), result, Collector((), 0, 0))
+            return [result]
         offset = 0
         while offset < len(text):
+            self._limit_values(limits.value_bytes)  # a wide row before may have lowered it, and literals count too
             head, result = self._next(text, offset, limits)
+            if not head.sql:
+                raise EngineFault("SQLite found a statement of no characters")
             if head.is_statement:
                 result.sql = head.sql.strip()
                 results.append(result)

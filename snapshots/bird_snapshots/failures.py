@@ -24,7 +24,10 @@ import apsw
 from bird_snapshots.errors import EngineFault, ReplicaClosed, StoreFull, TemplateDamaged, from_oserror
 from bird_snapshots.limits import Limits
 from bird_snapshots.meter import Meter, Stop
+from bird_snapshots.policy import FORBIDDEN_FUNCTIONS
 from bird_snapshots.sql import query
+
+_OUT_OF_REACH = tuple(name.decode() for name in FORBIDDEN_FUNCTIONS)
 
 #: Less room than this after SQLITE_FULL, and the disk is held to be the reason.
 _ROOM_BYTES = 64_000_000
@@ -179,6 +182,8 @@ def _machine_fault(error: apsw.Error, connection: apsw.Connection) -> Exception:
 
 def _hint(error: apsw.Error) -> str | None:
     text = str(error)
+    if text.lower().endswith(_OUT_OF_REACH):
+        return "Functions that load code or tell where it lies are out of reach."
     if "not authorized to use function" in text:
         return "The SQLite that scores a solution does not have this function."
     if isinstance(error, apsw.AuthError):

@@ -104,6 +104,10 @@ class TestTextsThatAreNone:
         result = replica.execute("INSERT INTO t(a) VALUES ('x'); " + text)
         assert result.outcome is Outcome.SQL_ERROR
         assert [each.outcome for each in result.statements] == [Outcome.SQL_ERROR]
+        assert result.error is not None
+        assert result.error.offset is not None
+        assert ("INSERT INTO t(a) VALUES ('x'); " + text)[result.error.offset] in "\0\ud800\udfff"
+        assert len(result.digest) == 64
         assert replica.execute("SELECT count(*) FROM t").rows == [(100,)]
 
     @pytest.mark.parametrize(

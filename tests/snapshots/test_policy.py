@@ -140,6 +140,7 @@ class TestFiles:
         assert result.error is not None
         assert "not authorized" in result.error.message
         assert result.error.hint
+        assert "out of reach" in result.error.hint
         assert list(target.parent.iterdir()) == []
 
     @pytest.mark.parametrize("name", ["':memory:'", "''"])
