@@ -29,6 +29,7 @@ CREATE TABLE child(id INTEGER PRIMARY KEY, t_id INTEGER REFERENCES t(id) DEFERRA
 CREATE VIEW big AS SELECT * FROM t WHERE b > 15;
 """
 
+SELECT_1 = {"type": "execute_sql", "sql": "SELECT 1"}
 GOLD = "SELECT a FROM t WHERE b > 15"
 TASKS: list[dict[str, Any]] = [
     {
@@ -118,6 +119,15 @@ class World:
         assert response.status_code == 200, response.text
         self.steps[trajectory_id] = (epoch, index + 1)
         return _loads(response)
+
+
+def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    """The problem document of a reply, which must be this one."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    body: dict[str, Any] = response.json()
+    assert body["code"] == code
+    return body
 
 
 def _loads(response: httpx.Response) -> dict[str, Any]:

@@ -43,13 +43,9 @@ class Library:
         Raises:
             UnknownTask: The catalogue has none.
         """
-        await self._refresh()
-        found = self._tasks.get(task_id)
+        found = await self._found(self._tasks, task_id, self.catalogue.task)
         if found is None:
-            found = await asyncio.to_thread(self.catalogue.task, task_id)
-            if found is None:
-                raise UnknownTask(f"No task {task_id!r}.")
-            self._tasks[task_id] = found
+            raise UnknownTask(f"No task {task_id!r}.")
         return found
 
     async def database(self, name: str) -> Database:
@@ -58,13 +54,9 @@ class Library:
         Raises:
             UnknownDatabase: The catalogue has none.
         """
-        await self._refresh()
-        found = self._databases.get(name)
+        found = await self._found(self._databases, name, self.catalogue.database)
         if found is None:
-            found = await asyncio.to_thread(self.catalogue.database, name)
-            if found is None:
-                raise UnknownDatabase(f"No database {name!r}.")
-            self._databases[name] = found
+            raise UnknownDatabase(f"No database {name!r}.")
         return found
 
     async def schema(self, digest: str) -> Sequence[SchemaObject]:
@@ -77,6 +69,17 @@ class Library:
     async def read(self, query: Callable[[Catalogue], T]) -> T:
         """Ask the catalogue itself, in a thread."""
         return await asyncio.to_thread(query, self.catalogue)
+
+    async def _found(self, kept: dict[str, T], name: str, ask: Callable[[str], T | None]) -> T | None:
+        """From memory, else from the catalogue; kept unless the catalogue was seen to change while it was read."""
+        await self._refresh()
+        if name in kept:
+            return kept[name]
+        revision = self._revision
+        found = await asyncio.to_thread(ask, name)
+        if found is not None and revision == self._revision:
+            kept[name] = found
+        return found
 
     async def _refresh(self) -> None:
         now = self._clock.monotonic()

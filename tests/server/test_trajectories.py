@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +11,7 @@ import pytest
 
 from bird_env.errors import LedgerFault
 from bird_env.models import CreatedTrajectory, Page, RecordedStep, StepResult, Trajectory
-from bird_world import GOLD, World, serving
-
-
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with serving(tmp_path / "data", capacity=4, queue_wait_s=0.0, lease_s=60.0, max_lifetime_s=600.0) as opened:
-        yield opened
-        assert hashlib.sha256(opened.template.path.read_bytes()).hexdigest() == opened.template.digest
-
-
-async def problem(response: Any, status: int, code: str) -> dict[str, Any]:
-    assert response.status_code == status, response.text
-    assert response.headers["content-type"] == "application/problem+json"
-    body: dict[str, Any] = response.json()
-    assert body["code"] == code
-    return body
-
-
-SELECT_1 = {"type": "execute_sql", "sql": "SELECT 1"}
-
+from bird_world import GOLD, SELECT_1, World, problem, serving
 
 # ---- create ----
 
@@ -90,13 +69,13 @@ async def test_a_preprocess_of_ones_own_that_fails_is_refused_and_names_the_stat
     statements = ["CREATE TABLE ok(x)", "BEGIN; INSERT INTO nowhere VALUES (1)"]
     body = {"trajectory_id": "a", "database": "shop", "preprocess_sql": statements}
     response = await world.post("/v1/trajectories", body)
-    refused = await problem(response, 422, "preprocess_failed")
+    refused = problem(response, 422, "preprocess_failed")
     assert refused["statement_index"] == 1
     assert "nowhere" in refused["detail"]
     assert refused["retryable"] is False
     assert world.state.engine.statistics().live == 0
     assert world.state.trajectories.admission.taken == 0
-    await problem(await world.http.get("/v1/trajectories/a"), 404, "unknown_trajectory")
+    problem(await world.http.get("/v1/trajectories/a"), 404, "unknown_trajectory")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +99,7 @@ async def test_a_preprocess_of_ones_own_that_fails_is_refused_and_names_the_stat
 async def test_a_create_that_makes_no_sense_is_refused_and_leaves_nothing(
     world: World, body: dict[str, Any], status: int, code: str
 ) -> None:
-    await problem(await world.post("/v1/trajectories", body), status, code)
+    problem(await world.post("/v1/trajectories", body), status, code)
     assert world.state.engine.statistics().live == 0
     assert world.state.trajectories.admission.taken == 0
 
@@ -146,20 +125,22 @@ async def test_two_creates_at_once_under_one_id_make_one(world: World) -> None:
 async def test_an_id_with_another_request_is_taken(world: World) -> None:
     await world.create()
     response = await world.post("/v1/trajectories", {"trajectory_id": "t1", "database": "shop", "seed": 1})
-    await problem(response, 409, "trajectory_exists")
+    problem(response, 409, "trajectory_exists")
 
 
 async def test_a_spent_id_stays_spent(world: World) -> None:
     await world.create()
     await world.http.delete("/v1/trajectories/t1")
-    body = await problem(
+    body = problem(
         await world.post("/v1/trajectories", {"trajectory_id": "t1", "database": "shop"}), 410, "trajectory_gone"
     )
     assert body["end_reason"] == "deleted"
 
 
 async def test_without_an_id_the_server_makes_one(world: World) -> None:
-    ids = {(await world.post("/v1/trajectories", {"database": "shop"})).json()["trajectory_id"] for _ in range(3)}
+    made = [await world.post("/v1/trajectories", {"database": "shop"}) for _ in range(3)]
+    ids = {response.json()["trajectory_id"] for response in made}
+    assert {response.headers["location"] for response in made} == {f"/v1/trajectories/{each}" for each in ids}
     assert len(ids) == 3
 
 
@@ -247,19 +228,19 @@ async def test_a_step_key_with_another_action_is_refused(world: World) -> None:
     await world.create()
     await world.sql("SELECT 1")
     response = await world.send("t1", 0, 0, {"type": "execute_sql", "sql": "SELECT 2"})
-    await problem(response, 422, "key_reused")
+    problem(response, 422, "key_reused")
 
 
 async def test_a_gap_is_refused_and_says_what_is_expected(world: World) -> None:
     await world.create()
-    body = await problem(await world.send("t1", 0, 2, SELECT_1), 409, "step_conflict")
+    body = problem(await world.send("t1", 0, 2, SELECT_1), 409, "step_conflict")
     assert body["expected_step_index"] == 0
     assert body["trajectory_id"] == "t1"
 
 
 async def test_another_epoch_is_stale(world: World) -> None:
     await world.create()
-    body = await problem(await world.send("t1", 1, 0, SELECT_1), 409, "stale_epoch")
+    body = problem(await world.send("t1", 1, 0, SELECT_1), 409, "stale_epoch")
     assert body["epoch"] == 0
 
 
@@ -276,7 +257,7 @@ async def test_a_failed_commit_is_ours_and_the_retry_executes_nothing_twice(
     monkeypatch.setattr(ledger, "_commit_together", full)
     action = {"type": "execute_sql", "sql": "INSERT INTO t(a) VALUES ('once')"}
     for _ in range(3):
-        body = await problem(await world.send("t1", 0, 0, action), 503, "ledger_fault")
+        body = problem(await world.send("t1", 0, 0, action), 503, "ledger_fault")
         assert body["retryable"] is True
     monkeypatch.setattr(ledger, "_commit_together", commit)
     response = await world.send("t1", 0, 0, action)
@@ -292,7 +273,7 @@ async def test_a_place_is_given_back_whatever_the_ledger_says(world: World, monk
         raise LedgerFault("no")
 
     monkeypatch.setattr(world.state.ledger, "_commit_together", full)
-    await problem(await world.http.delete("/v1/trajectories/t1"), 503, "ledger_fault")
+    problem(await world.http.delete("/v1/trajectories/t1"), 503, "ledger_fault")
     assert world.state.trajectories.admission.taken == 0
     assert world.state.engine.statistics().live == 0
 
@@ -319,7 +300,7 @@ async def test_the_last_step_within_max_steps_is_truncated_and_later_ones_are_ov
     last = await world.sql("SELECT 2")
     assert (last["truncated"], last["truncation_reason"], last["terminated"]) == (True, "max_steps", False)
     assert last["reward"] is None
-    body = await problem(await world.send("t1", 0, 2, {"type": "execute_sql", "sql": "SELECT 3"}), 409, "episode_over")
+    body = problem(await world.send("t1", 0, 2, {"type": "execute_sql", "sql": "SELECT 3"}), 409, "episode_over")
     assert body["end_reason"] == "max_steps"
     assert world.state.engine.statistics().live == 0
     replay = await world.send("t1", 0, 1, {"type": "execute_sql", "sql": "SELECT 2"})
@@ -408,7 +389,7 @@ async def test_a_right_submission_is_rewarded_and_ends_the_episode(world: World)
     assert done["score"]["versions"]["scorer_sqlite"]
     assert world.state.engine.statistics().live == 0
     assert world.state.trajectories.admission.taken == 0
-    await problem(await world.send("t1", 0, 2, SELECT_1), 409, "episode_over")
+    problem(await world.send("t1", 0, 2, SELECT_1), 409, "episode_over")
     score = await world.post("/v1/trajectories/t1/score", {})
     assert score.json() == done["score"]
     view = Trajectory.model_validate((await world.http.get("/v1/trajectories/t1")).json())
@@ -440,7 +421,7 @@ async def test_a_fault_of_the_scorer_is_never_a_reward(world: World, monkeypatch
         raise ScorerError("fork: out of memory")
 
     monkeypatch.setattr(pool, "score", broken)
-    body = await problem(await world.send("t1", 0, 0, {"type": "submit", "sql": [GOLD]}), 503, "scorer_fault")
+    body = problem(await world.send("t1", 0, 0, {"type": "submit", "sql": [GOLD]}), 503, "scorer_fault")
     assert body["retryable"] is True
     monkeypatch.undo()
     assert (await world.submit([GOLD]))["reward"] == 1.0
@@ -448,11 +429,11 @@ async def test_a_fault_of_the_scorer_is_never_a_reward(world: World, monkeypatch
 
 async def test_a_score_on_the_side_changes_nothing(world: World) -> None:
     await world.create(task_id="read_1")
-    await problem(await world.post("/v1/trajectories/t1/score", {}), 409, "nothing_submitted")
+    problem(await world.post("/v1/trajectories/t1/score", {}), 409, "nothing_submitted")
     right = await world.post("/v1/trajectories/t1/score", {"sql": [GOLD]})
     wrong = await world.post("/v1/trajectories/t1/score", {"sql": "SELECT 1"})
     assert (right.json()["reward"], wrong.json()["reward"]) == (1.0, 0.0)
-    await problem(await world.post("/v1/trajectories/t1/score"), 409, "nothing_submitted")
+    problem(await world.post("/v1/trajectories/t1/score"), 409, "nothing_submitted")
     assert (await world.sql("SELECT 1"))["outcome"] == "ok"
 
 
@@ -465,7 +446,7 @@ async def test_scores_without_a_trajectory(world: World) -> None:
     ):
         body = (await world.post("/v1/scores", {"task_id": task_id, "sql": sql})).json()
         assert (body["status"], body["reward"]) == expected
-    await problem(await world.post("/v1/scores", {"task_id": "none", "sql": []}), 404, "unknown_task")
+    problem(await world.post("/v1/scores", {"task_id": "none", "sql": []}), 404, "unknown_task")
 
 
 # ---- reset ----
@@ -479,7 +460,7 @@ async def test_a_reset_is_a_fresh_database_in_a_new_epoch(world: World) -> None:
     body = response.json()
     assert (body["epoch"], body["next_step_index"], body["status"]) == (1, 0, "live")
     assert body["observation"]["issue_sql"]
-    await problem(await world.send("t1", 0, 1, SELECT_1), 409, "stale_epoch")
+    problem(await world.send("t1", 0, 1, SELECT_1), 409, "stale_epoch")
     world.steps["t1"] = (1, 0)
     step = await world.sql("SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM log)")
     assert step["observation"]["rows"] == [[3, 1]]
@@ -493,7 +474,7 @@ async def test_a_reset_sent_again_resets_once(world: World) -> None:
     await world.post("/v1/trajectories/t1/reset", {"epoch": 0})
     again = await world.post("/v1/trajectories/t1/reset", {"epoch": 0})
     assert (again.json()["epoch"], again.headers["idempotent-replayed"]) == (1, "true")
-    await problem(await world.post("/v1/trajectories/t1/reset", {"epoch": 5}), 409, "stale_epoch")
+    problem(await world.post("/v1/trajectories/t1/reset", {"epoch": 5}), 409, "stale_epoch")
     assert (await world.post("/v1/trajectories/t1/reset")).json()["epoch"] == 2
 
 
@@ -504,15 +485,15 @@ async def test_a_finished_episode_can_be_reset_and_its_reward_is_forgotten(world
     assert (response.json()["status"], response.json()["epoch"], response.json()["reward"]) == ("live", 1, None)
     world.steps["t1"] = (1, 0)
     assert (await world.sql("SELECT count(*) FROM t"))["observation"]["rows"] == [[3]]
-    await problem(await world.post("/v1/trajectories/t1/score", {}), 409, "nothing_submitted")
+    problem(await world.post("/v1/trajectories/t1/score", {}), 409, "nothing_submitted")
     assert (await world.submit(["SELECT 1"]))["reward"] == 0.0
 
 
 async def test_a_reset_of_what_is_gone_is_refused(world: World) -> None:
-    await problem(await world.post("/v1/trajectories/none/reset"), 404, "unknown_trajectory")
+    problem(await world.post("/v1/trajectories/none/reset"), 404, "unknown_trajectory")
     await world.create()
     await world.http.delete("/v1/trajectories/t1")
-    await problem(await world.post("/v1/trajectories/t1/reset"), 410, "trajectory_gone")
+    problem(await world.post("/v1/trajectories/t1/reset"), 410, "trajectory_gone")
 
 
 # ---- ends ----
@@ -523,7 +504,7 @@ async def test_delete_is_always_204(world: World) -> None:
     for _ in range(2):
         assert (await world.http.delete("/v1/trajectories/t1")).status_code == 204
     assert (await world.http.delete("/v1/trajectories/never-was")).status_code == 204
-    body = await problem(await world.send("t1", 0, 0, SELECT_1), 410, "trajectory_gone")
+    body = problem(await world.send("t1", 0, 0, SELECT_1), 410, "trajectory_gone")
     assert body["end_reason"] == "deleted"
     assert world.state.engine.statistics().live == 0
 
@@ -542,14 +523,14 @@ async def test_a_run_is_ended_as_one(world: World) -> None:
     assert (await world.http.delete("/v1/trajectories", params={"run_id": "r1"})).json() == {"run_id": "r1", "ended": 2}
     listed = (await world.http.get("/v1/trajectories", params={"status": "live"})).json()["items"]
     assert [each["trajectory_id"] for each in listed] == ["c"]
-    await problem(await world.http.delete("/v1/trajectories"), 422, "invalid_request")
+    problem(await world.http.delete("/v1/trajectories"), 422, "invalid_request")
 
 
 async def test_a_full_pool_says_when_to_come_back_and_a_freed_place_is_free_at_once(world: World) -> None:
     for number in range(4):
         await world.create(f"t{number}")
     response = await world.post("/v1/trajectories", {"database": "shop"})
-    body = await problem(response, 503, "overloaded")
+    body = problem(response, 503, "overloaded")
     assert body["retryable"] is True
     assert int(response.headers["retry-after"]) >= 1
     await world.http.delete("/v1/trajectories/t0")
@@ -577,7 +558,7 @@ async def test_a_lease_that_nobody_renews_ends_the_trajectory(world: World) -> N
     await world.sql("SELECT 1", "busy")
     world.clock.advance(15)
     assert await world.state.trajectories.reap() == 1
-    body = await problem(await world.send("idle", 0, 0, SELECT_1), 410, "trajectory_gone")
+    body = problem(await world.send("idle", 0, 0, SELECT_1), 410, "trajectory_gone")
     assert body["end_reason"] == "lease_expired"
     assert (await world.sql("SELECT 1", "busy"))["outcome"] == "ok"
     assert world.state.engine.statistics().live == 1
@@ -604,7 +585,7 @@ async def test_a_lifetime_ends_what_is_always_busy(world: World) -> None:
         world.clock.advance(50)
         await world.http.get("/v1/trajectories/t1")
     assert await world.state.trajectories.reap() == 1
-    body = await problem(await world.post("/v1/trajectories/t1/heartbeat"), 410, "trajectory_gone")
+    body = problem(await world.post("/v1/trajectories/t1/heartbeat"), 410, "trajectory_gone")
     assert body["end_reason"] == "lifetime"
 
 
@@ -638,7 +619,7 @@ async def test_library(world: World) -> None:
     assert tables["big"]["kind"] == "view"
     assert tables["child"]["foreign_keys"][0]["references_table"] == "t"
     assert "CREATE VIEW big" in schema["text"]
-    await problem(await world.http.get("/v1/databases/none/schema"), 404, "unknown_database")
+    problem(await world.http.get("/v1/databases/none/schema"), 404, "unknown_database")
     first = (await world.http.get("/v1/tasks", params={"limit": 3})).json()
     rest = (await world.http.get("/v1/tasks", params={"limit": 3, "page_token": first["next_page_token"]})).json()
     ids = [task["task_id"] for task in first["items"] + rest["items"]]
@@ -646,7 +627,7 @@ async def test_library(world: World) -> None:
     assert rest["next_page_token"] is None
     one = (await world.http.get("/v1/tasks/no_gold")).json()
     assert one["scorable"] is False
-    await problem(await world.http.get("/v1/tasks/none"), 404, "unknown_task")
+    problem(await world.http.get("/v1/tasks/none"), 404, "unknown_task")
     names = [tool["function"]["name"] for tool in (await world.http.get("/v1/tools")).json()["items"]]
     assert names == ["execute_sql", "submit_solution"]
 
@@ -658,7 +639,7 @@ async def test_health_and_version(world: World) -> None:
     assert version["engine_sqlite"] != version["scorer_sqlite"] or version["engine_sqlite"]
     world.state.trajectories.draining = True
     assert (await world.http.get("/readyz")).status_code == 503
-    await problem(await world.post("/v1/trajectories", {"database": "shop"}), 503, "shutting_down")
+    problem(await world.post("/v1/trajectories", {"database": "shop"}), 503, "shutting_down")
 
 
 # ---- idempotency keys and tokens ----
@@ -670,22 +651,22 @@ async def test_an_idempotency_key_gives_the_stored_reply(world: World) -> None:
     again = await world.post("/v1/scores", body, Idempotency_Key="k1")
     assert again.text == first.text
     assert again.headers["idempotent-replayed"] == "true"
-    await problem(await world.post("/v1/scores", {**body, "sql": []}, Idempotency_Key="k1"), 422, "key_reused")
+    problem(await world.post("/v1/scores", {**body, "sql": []}, Idempotency_Key="k1"), 422, "key_reused")
     made = [await world.post("/v1/trajectories", {"database": "shop"}, Idempotency_Key="k2") for _ in range(2)]
     assert made[0].json()["trajectory_id"] == made[1].json()["trajectory_id"]
 
 
 async def test_scopes_are_held(tmp_path: Path) -> None:
     async with serving(tmp_path / "data", run_token="run-secret", admin_token="admin-secret") as world:
-        await problem(await world.http.get("/v1/pool"), 401, "unauthorized")
-        await problem(await world.http.get("/v1/pool", headers={"Authorization": "Bearer no"}), 401, "unauthorized")
+        problem(await world.http.get("/v1/pool"), 401, "unauthorized")
+        problem(await world.http.get("/v1/pool", headers={"Authorization": "Bearer no"}), 401, "unauthorized")
         assert (await world.http.get("/healthz")).status_code == 200
         run = {"Authorization": "Bearer run-secret"}
         made = await world.post("/v1/trajectories", {"task_id": "read_1", "trajectory_id": "a"}, **run)
         assert made.status_code == 201
-        body = await problem(await world.post("/v1/scores", {"task_id": "read_1", "sql": []}, **run), 403, "forbidden")
+        body = problem(await world.post("/v1/scores", {"task_id": "read_1", "sql": []}, **run), 403, "forbidden")
         assert body["required_scope"] == "admin"
-        await problem(await world.post("/v1/trajectories/a/score", {"sql": []}, **run), 403, "forbidden")
+        problem(await world.post("/v1/trajectories/a/score", {"sql": []}, **run), 403, "forbidden")
         admin = {"Authorization": "Bearer admin-secret"}
         scored = await world.post("/v1/trajectories/a/score", {"sql": [GOLD]}, **admin)
         assert scored.json()["reward"] == 1.0
@@ -696,7 +677,7 @@ async def test_a_restart_ends_what_was_live_and_says_so(tmp_path: Path) -> None:
         await world.create()
         await world.sql("SELECT 1")
     async with serving(tmp_path / "data") as world:
-        body = await problem(await world.send("t1", 0, 1, SELECT_1), 410, "trajectory_gone")
+        body = problem(await world.send("t1", 0, 1, SELECT_1), 410, "trajectory_gone")
         assert body["end_reason"] == "server_restarted"
         replay = await world.send("t1", 0, 0, SELECT_1)
         assert replay.status_code == 200
