@@ -15,7 +15,6 @@ import asyncio
 import hashlib
 import json
 import logging
-import uuid
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -118,8 +117,8 @@ class Trajectories:
 
     # ---- what the routes call ----
 
-    async def create(self, request: CreateTrajectory, wait_s: float) -> Answer:
-        """Make a trajectory, or answer again what was answered to the same request.
+    async def create(self, trajectory_id: str, request: CreateTrajectory, wait_s: float) -> Answer:
+        """Make a trajectory, or answer again what was answered to the same request under this id.
 
         Raises:
             InvalidRequest, UnknownTask, UnknownDatabase, PreprocessFailed, TrajectoryExists, TrajectoryGone,
@@ -127,7 +126,7 @@ class Trajectories:
         """
         if self.draining:
             raise ShuttingDown()
-        return await self._run(self._create(request, wait_s))
+        return await self._run(self._create(trajectory_id, request, wait_s))
 
     async def step(self, trajectory_id: str, request: StepRequest) -> Answer:
         """Run a step, or answer again what was answered to it.
@@ -212,8 +211,7 @@ class Trajectories:
 
     # ---- create and reset ----
 
-    async def _create(self, request: CreateTrajectory, wait_s: float) -> Answer:
-        trajectory_id = request.trajectory_id or uuid.uuid4().hex
+    async def _create(self, trajectory_id: str, request: CreateTrajectory, wait_s: float) -> Answer:
         digest = fingerprint(request)
         async with self._locks.hold(trajectory_id):
             if request.trajectory_id is not None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Mapping
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
@@ -54,11 +56,10 @@ async def create(body: CreateTrajectory, request: Request, state: Annotated[Stat
     """Make a private replica of a task's database and get the first observation. The same request again is replayed."""
 
     async def run() -> Response:
-        answer = await state.trajectories.create(body, wait_s(request, state))
-        response = raw_reply(answer.body, 201, **_replayed(answer.replayed))
-        if body.trajectory_id is not None:
-            response.headers["Location"] = f"/v1/trajectories/{body.trajectory_id}"
-        return response
+        trajectory_id = body.trajectory_id or uuid.uuid4().hex
+        answer = await state.trajectories.create(trajectory_id, body, wait_s(request, state))
+        headers = {"Location": f"/v1/trajectories/{quote(trajectory_id)}", **_replayed(answer.replayed)}
+        return raw_reply(answer.body, 201, **headers)
 
     return await state.replies.once(request, run)
 
