@@ -6,16 +6,20 @@ failed.
 
 from __future__ import annotations
 
+import asyncio
 import platform
 import sqlite3
 from collections.abc import Sequence
 from importlib.metadata import version
+from pathlib import Path
 
 from bird_env.models import OfficialVerdict, Score, ScorerVersions, ScoreStatus
 from bird_env.tasks import Task
+from bird_server.engine.errors import translate
 from bird_server.library import Library
 from bird_server.scoring.job import ScoringJob
 from bird_server.scoring.pool import ScorerPool
+from bird_snapshots.errors import SnapshotError
 from bird_snapshots.template import TemplateStore
 from bird_snapshots.versions import sqlite_version
 
@@ -46,7 +50,7 @@ class Scores:
 
         Raises:
             UnknownTask: The catalogue has no such task.
-            UnknownDatabase: The task's database was not imported.
+            UnknownDatabase: The task's database was not imported, or its template is gone.
             ScorerFault: The scorer could not do its work; no verdict was reached.
         """
         return await self.score_task(await self._library.task(task_id), solution)
@@ -59,7 +63,7 @@ class Scores:
         job = ScoringJob(
             record=dict(task.record),
             pred_sqls=list(solution),
-            database=self._templates.get(database.digest).path,
+            database=await asyncio.to_thread(self._path_of, database.digest),
             limit_s=self._limit_s,
         )
         result = await self._pool.score(job)
@@ -75,6 +79,12 @@ class Scores:
             elapsed_ms=round(result.elapsed_ms, 3),
             versions=self.versions,
         )
+
+    def _path_of(self, digest: str) -> Path:
+        try:
+            return self._templates.get(digest).path
+        except SnapshotError as error:
+            raise translate(error) from error
 
 
 def unscorable(task_id: str | None, versions: ScorerVersions) -> Score:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -19,12 +18,8 @@ from bird_server.wire import raw_reply
 
 
 @pytest.fixture
-async def replies(tmp_path: Path) -> AsyncIterator[StoredReplies]:
-    clock = FakeClock()
-    ledger = Ledger(sqlite_url(tmp_path / "ledger.db"), clock)
-    await ledger.start()
-    yield StoredReplies(ledger, clock)
-    await ledger.stop()
+def replies(ledger: Ledger) -> StoredReplies:
+    return StoredReplies(ledger, FakeClock())
 
 
 def request(key: str | None, body: bytes = b"{}", path: str = "/v1/scores", method: str = "POST") -> Request:

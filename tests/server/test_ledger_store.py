@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,6 @@ from bird_env.errors import LedgerFault, ShuttingDown
 from bird_env.models import EndReason, TrajectoryStatus
 from bird_server.clock import FakeClock
 from bird_server.ledger.store import INSERT_STEP, INSERT_TRAJECTORY, Ledger, Write, sqlite_url
-
-
-@pytest.fixture
-async def ledger(tmp_path: Path) -> AsyncIterator[Ledger]:
-    opened = Ledger(sqlite_url(tmp_path / "ledger.db"), FakeClock())
-    await opened.start()
-    yield opened
-    await opened.stop()
 
 
 def trajectory(name: str, **changes: Any) -> dict[str, Any]:
