@@ -15,8 +15,10 @@ import pytest
 from bird_env import AsyncClient, Client
 from bird_env.errors import ServerUnreachable, ServiceError
 from bird_server.datadir import DataDirectory
+from bird_server.scoring import procfs
 from bird_server.server_process import ServerProcess
 from bird_world import populate
+from server.scoring.support import wait_gone
 
 
 def serve(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -116,53 +118,14 @@ async def test_kill_9_in_mid_run_leaves_templates_as_they_were_and_the_next_serv
 def test_scorers_end_with_a_killed_server(tmp_path: Path) -> None:
     populate(tmp_path)
     with ServerProcess(tmp_path) as server:
-        children = _children(server.pid)
+        children = procfs.children(server.pid)
         assert children, "the scorer's zygote should be a child of the server"
         server.kill()
         for pid in children:
-            assert _gone(pid), f"process {pid} outlived its server"
+            wait_gone(pid)
 
 
 def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
     (tmp_path / "ledger.db").write_bytes(b"no ledger at all, but text that somebody has put here. " * 200)
     with pytest.raises(ServerUnreachable, match="ledger"), ServerProcess(tmp_path):
         pass
-
-
-def _children(pid: int) -> list[int]:
-    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def _gone(pid: int) -> bool:
-    """Wait, bounded, until a process is no more (or a zombie that nobody reaped yet)."""
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    import select
-
-    poll = select.poll()
-    poll.register(handle, select.POLLIN)
-    try:
-        return bool(poll.poll(10_000))
-    finally:
-        os.close(handle)
-
-
-async def test_sigterm_ends_a_runaway_and_a_long_scoring_with_the_server(tmp_path: Path) -> None:
-    populate(tmp_path)
-    runaway = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT count(*) FROM r"
-    with ServerProcess(tmp_path, environment={"BIRD_ENV_SQL_CPU_S": "600", "BIRD_ENV_SQL_WALL_S": "600"}) as server:
-        async with AsyncClient(server.url, retry_for_s=0) as client:
-            step = client.trajectory(trajectory_id="a", task_id="read_1")
-            submit = client.trajectory(trajectory_id="b", task_id="read_1")
-            await step.reset()
-            await submit.reset()
-            running = [asyncio.create_task(step.execute(runaway)), asyncio.create_task(submit.submit([runaway]))]
-            while (await client.pool()).scoring < 1:
-                await asyncio.wait(running, timeout=0.01)
-            assert await asyncio.to_thread(server.stop) == 0
-            for ended in await asyncio.gather(*running, return_exceptions=True):
-                assert isinstance(ended, ServiceError)
-    with ServerProcess(tmp_path) as server, Client(server.url) as again:
-        assert again.get_trajectory("a").next_step_index == 0

@@ -120,12 +120,16 @@ class ScorerPool:
         """Start the zygote. A second call does nothing.
 
         Raises:
-            ScorerError: The zygote does not start.
+            ScorerError: The zygote does not start; nothing is left behind.
         """
         self._stopped = False
         if not self._roots:
             self._roots = _scratch_roots(self._scratch)
-        await self._ensure_zygote()
+        try:
+            await self._ensure_zygote()
+        except BaseException:
+            await self.stop()
+            raise
 
     async def stop(self) -> None:
         """End the zygote with everything below it; running scorings raise. A second call does nothing."""

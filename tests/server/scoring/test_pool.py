@@ -194,6 +194,19 @@ async def test_a_result_names_the_versions_that_judged(pool: ScorerPool, databas
     assert set(result.versions) == {"python", "sqlite"}
 
 
+async def test_a_zygote_that_does_not_start_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = ScorerPool(scratch=tmp_path)
+    for program in ("/bin/false", str(tmp_path / "no such program")):
+        monkeypatch.setattr(sys, "executable", program)
+        with pytest.raises(ScorerError):
+            await pool.start()
+        assert entries(tmp_path) == []
+    monkeypatch.undo()
+    await pool.start()
+    await pool.stop()
+    assert entries(tmp_path) == []
+
+
 def test_a_pool_needs_a_child() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         ScorerPool(children=0)
