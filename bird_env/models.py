@@ -375,6 +375,8 @@ class RecordedStep(Reply):
 class ResetRequest(Request):
     """`POST …/reset`: the trajectory back at its beginning, in a new epoch. Give `epoch` to make a repeat harmless."""
 
+    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra={"examples": [{"epoch": 0}]})
+
     epoch: int | None = Field(
         None, ge=0, le=MAX_COUNT, description="The epoch that is to end; repeated after the reset, it is replayed."
     )
@@ -382,6 +384,10 @@ class ResetRequest(Request):
 
 class ScoreRequest(Request):
     """`POST …/score`: without `sql` the submitted score again; with it, that solution (scope `admin`)."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", json_schema_extra={"examples": [{}, {"sql": ["SELECT id FROM orders"]}]}
+    )
 
     sql: SqlList | None = None
 

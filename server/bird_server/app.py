@@ -12,12 +12,9 @@ import logging
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
-from typing import Any
 
 from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
 
-from bird_env.errors import Problem
 from bird_env.models import EndReason
 from bird_server import problems
 from bird_server.auth import Authenticator
@@ -30,6 +27,7 @@ from bird_server.idempotency import StoredReplies
 from bird_server.ledger.store import Ledger, sqlite_url
 from bird_server.library import Library
 from bird_server.middleware import RequestContext
+from bird_server.openapi import describe
 from bird_server.prompts import Prompts
 from bird_server.routes import library, scores, service, trajectories
 from bird_server.scores import Scores
@@ -136,7 +134,7 @@ def create_app(
     app.add_middleware(RequestContext, max_body_bytes=settings.max_body_bytes)
     for room in (trajectories, scores, library, service):
         app.include_router(room.router)
-    _describe(app)
+    describe(app)
     return app
 
 
@@ -153,24 +151,3 @@ async def _reap(all_trajectories: Trajectories, every_s: float) -> None:
 async def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.wait([task])
-
-
-def _describe(app: FastAPI) -> None:
-    """The OpenAPI document, with the shape of a problem in it."""
-
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-            schemas = document.setdefault("components", {}).setdefault("schemas", {})
-            schemas[Problem.__name__] = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-            schemas.pop("HTTPValidationError", None)
-            schemas.pop("ValidationError", None)
-            invalid = {"application/problem+json": {"schema": {"$ref": f"#/components/schemas/{Problem.__name__}"}}}
-            for path in document["paths"].values():
-                for operation in path.values():
-                    if "422" in operation.get("responses", {}):
-                        operation["responses"]["422"] = {"description": "Unprocessable Content", "content": invalid}
-            app.openapi_schema = document
-        return app.openapi_schema
-
-    app.openapi = openapi  # type: ignore[method-assign]

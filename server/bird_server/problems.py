@@ -140,6 +140,8 @@ def _from_validation(error: RequestValidationError) -> BirdEnvError:
     if any(each["type"] == "json_invalid" for each in found):
         where = found[0].get("ctx", {}).get("error", "not JSON")
         return MalformedRequest(f"The body is not JSON: {where}.")
+    if any(isinstance(each.get("input"), bytes) for each in found):
+        return MalformedRequest("The body was not sent as JSON.")
     errors = [
         {"field": ".".join(str(part) for part in each["loc"][1:]) or "body", "message": str(each["msg"])}
         for each in found

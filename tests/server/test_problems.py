@@ -124,6 +124,15 @@ async def test_a_bad_body_is_a_problem_that_names_the_field(body: bytes, code: s
         assert (problem.model_extra or {})["errors"]
 
 
+@pytest.mark.parametrize("content_type", [None, "text/plain", "application/x-www-form-urlencoded"])
+async def test_json_that_is_not_sent_as_json_is_told_what_it_lacks(content_type: str | None) -> None:
+    body = b'{"epoch": 0, "step_index": 0, "action": {"type": "submit", "sql": []}}'
+    headers = {} if content_type is None else {"content-type": content_type}
+    problem = check_problem(await ask("POST", "/steps", content=body, headers=headers))
+    assert problem.code == "malformed_request"
+    assert "Content-Type: application/json" in (problem.hint or "")
+
+
 async def test_a_lone_surrogate_in_sql_passes() -> None:
     body = b'{"epoch": 0, "step_index": 0, "action": {"type": "execute_sql", "sql": "SELECT \'\\ud83d\'"}}'
     response = await ask("POST", "/steps", content=body, headers={"content-type": "application/json"})

@@ -18,7 +18,7 @@ from bird_env.models import (
     ToolSchema,
 )
 from bird_server.auth import Scope, requires
-from bird_server.errors_doc import problems
+from bird_server.openapi import problems
 from bird_server.pages import DEFAULT_LIMIT, Limit, PageToken, decode_token, encode_token
 from bird_server.schema_text import full_text
 from bird_server.state import State, state_of
@@ -36,7 +36,7 @@ async def databases(state: Annotated[State, Depends(state_of)]) -> Response:
     return reply(Page[DatabaseInfo](items=[each.info() for each in found]))
 
 
-@router.get("/databases/{name}/schema", response_model=DatabaseSchema, tags=["databases"], responses=problems(404))
+@router.get("/databases/{name}/schema", response_model=DatabaseSchema, tags=["databases"], responses=problems(404, 503))
 async def schema(
     name: str,
     state: Annotated[State, Depends(state_of)],

@@ -9,14 +9,14 @@ from starlette.responses import Response
 
 from bird_env.models import CreateScore, Score
 from bird_server.auth import Scope, requires
-from bird_server.errors_doc import problems
+from bird_server.openapi import IDEMPOTENCY_KEY, headers, problems
 from bird_server.state import State, state_of
 from bird_server.wire import reply
 
 router = APIRouter(prefix="/v1/scores", tags=["scores"], dependencies=[Depends(requires(Scope.ADMIN))])
 
 
-@router.post("", response_model=Score, responses=problems(403, 404, 422, 503))
+@router.post("", response_model=Score, responses=problems(403, 404, 503), openapi_extra=headers(IDEMPOTENCY_KEY))
 async def create(body: CreateScore, request: Request, state: Annotated[State, Depends(state_of)]) -> Response:
     """Score a solution of a task as the benchmark's evaluator would."""
 

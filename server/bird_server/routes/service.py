@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from bird_env.models import Health, PoolStatus, TemplatePool, Version
 from bird_server.auth import Scope, requires
-from bird_server.errors_doc import problems
+from bird_server.openapi import problems
 from bird_server.state import State, state_of
 from bird_server.wire import reply
 from bird_snapshots.versions import sqlite_version
@@ -28,7 +28,11 @@ async def healthz() -> Response:
     return reply(Health(status="ok"))
 
 
-@router.get("/readyz", response_model=Health, responses=problems(503))
+@router.get(
+    "/readyz",
+    response_model=Health,
+    responses={**problems(guarded=False), 503: {"model": Health, "description": "Not now: `status` says why."}},
+)
 async def readyz(request: Request) -> Response:
     """Whether a trajectory could be created now: 200 `ok`, else 503 with the reason."""
     parts: State | None = getattr(request.app.state, "parts", None)
@@ -42,7 +46,7 @@ async def readyz(request: Request) -> Response:
     return reply(Health(status="ok"))
 
 
-@router.get("/version", response_model=Version)
+@router.get("/version", response_model=Version, responses=problems(guarded=False))
 async def version() -> Response:
     """Versions that decide what SQL means here."""
     return reply(

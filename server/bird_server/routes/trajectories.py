@@ -28,8 +28,8 @@ from bird_env.models import (
     TrajectoryStatus,
 )
 from bird_server.auth import Scope, check_scope, requires
-from bird_server.errors_doc import problems
 from bird_server.idempotency import REPLAYED
+from bird_server.openapi import IDEMPOTENCY_KEY, PREFER_WAIT, headers, problems
 from bird_server.pages import DEFAULT_LIMIT, Limit, PageToken, decode_token, encode_token
 from bird_server.state import State, state_of
 from bird_server.steps import recorded
@@ -51,7 +51,13 @@ def _replayed(replayed: bool) -> Mapping[str, Any]:
     return REPLAYED if replayed else {}
 
 
-@router.post("", status_code=201, response_model=CreatedTrajectory, responses=problems(409, 410, 422, 503))
+@router.post(
+    "",
+    status_code=201,
+    response_model=CreatedTrajectory,
+    responses=problems(404, 409, 410, 503),
+    openapi_extra=headers(IDEMPOTENCY_KEY, PREFER_WAIT),
+)
 async def create(body: CreateTrajectory, request: Request, state: Annotated[State, Depends(state_of)]) -> Response:
     """Make a private replica of a task's database and get the first observation. The same request again is replayed."""
 
@@ -64,7 +70,7 @@ async def create(body: CreateTrajectory, request: Request, state: Annotated[Stat
     return await state.replies.once(request, run)
 
 
-@router.get("", response_model=Page[Trajectory], responses=problems(422))
+@router.get("", response_model=Page[Trajectory], responses=problems(422, 503))
 async def listed(
     state: Annotated[State, Depends(state_of)],
     run_id: Annotated[str | None, Query()] = None,
@@ -86,33 +92,33 @@ async def listed(
     return reply(Page[Trajectory](items=items, next_page_token=token))
 
 
-@router.delete("", response_model=EndedRun, responses=problems(422))
+@router.delete("", response_model=EndedRun, responses=problems(422, 503))
 async def end_run(state: Annotated[State, Depends(state_of)], run_id: Annotated[str, Query(min_length=1)]) -> Response:
     """End every live trajectory of a run."""
     return reply(EndedRun(run_id=run_id, ended=await state.trajectories.end_run(run_id)))
 
 
-@router.get("/{trajectory_id}", response_model=Trajectory, responses=problems(404))
+@router.get("/{trajectory_id}", response_model=Trajectory, responses=problems(404, 503))
 async def get(trajectory_id: str, state: Annotated[State, Depends(state_of)]) -> Response:
     """The trajectory as it stands; renews its lease."""
     return reply(await state.trajectories.get(trajectory_id))
 
 
-@router.delete("/{trajectory_id}", status_code=204)
+@router.delete("/{trajectory_id}", status_code=204, responses=problems(503))
 async def end(trajectory_id: str, state: Annotated[State, Depends(state_of)]) -> Response:
     """End the trajectory and free its place. Always 204, for unknown and ended ones too."""
     await state.trajectories.end(trajectory_id)
     return Response(status_code=204)
 
 
-@router.post("/{trajectory_id}/steps", response_model=StepResult, responses=problems(404, 409, 410, 422, 503))
+@router.post("/{trajectory_id}/steps", response_model=StepResult, responses=problems(404, 409, 410, 503))
 async def step(trajectory_id: str, body: StepRequest, state: Annotated[State, Depends(state_of)]) -> Response:
     """Run one action. SQL errors, timeouts and limits are outcomes under 200; the same step again is replayed."""
     answer = await state.trajectories.step(trajectory_id, body)
     return raw_reply(answer.body, **_replayed(answer.replayed))
 
 
-@router.get("/{trajectory_id}/steps", response_model=Page[RecordedStep], responses=problems(404, 422))
+@router.get("/{trajectory_id}/steps", response_model=Page[RecordedStep], responses=problems(404, 422, 503))
 async def steps(
     trajectory_id: str,
     state: Annotated[State, Depends(state_of)],
@@ -129,7 +135,12 @@ async def steps(
     return reply(Page[RecordedStep](items=[recorded(row) for row in rows[:limit]], next_page_token=token))
 
 
-@router.post("/{trajectory_id}/reset", response_model=CreatedTrajectory, responses=problems(404, 409, 410, 503))
+@router.post(
+    "/{trajectory_id}/reset",
+    response_model=CreatedTrajectory,
+    responses=problems(404, 409, 410, 503),
+    openapi_extra=headers(IDEMPOTENCY_KEY, PREFER_WAIT),
+)
 async def reset(
     trajectory_id: str,
     request: Request,
@@ -147,7 +158,12 @@ async def reset(
     return await state.replies.once(request, run)
 
 
-@router.post("/{trajectory_id}/score", response_model=Score, responses=problems(403, 404, 409, 410, 503))
+@router.post(
+    "/{trajectory_id}/score",
+    response_model=Score,
+    responses=problems(403, 404, 409, 503),
+    openapi_extra=headers(IDEMPOTENCY_KEY),
+)
 async def score(
     trajectory_id: str,
     request: Request,
@@ -165,7 +181,7 @@ async def score(
     return await state.replies.once(request, run)
 
 
-@router.post("/{trajectory_id}/heartbeat", response_model=Heartbeat, responses=problems(404, 409, 410))
+@router.post("/{trajectory_id}/heartbeat", response_model=Heartbeat, responses=problems(404, 409, 410, 503))
 async def heartbeat(trajectory_id: str, state: Annotated[State, Depends(state_of)]) -> Response:
     """Renew the lease; every other call does so too."""
     return reply(await state.trajectories.heartbeat(trajectory_id))
