@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from typing import Annotated, Any, TypeVar
+import re
+from typing import Annotated, Any, TypeVar, cast
 
 from fastapi import Query
 
@@ -13,6 +14,8 @@ from bird_env.errors import InvalidRequest
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1_000
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Items on a page.")]
 PageToken = Annotated[str | None, Query(max_length=2_000, description="`next_page_token` of the page before.")]
@@ -37,6 +40,16 @@ def decode_token(token: str | None, kind: type[Place]) -> Place | None:
         place = json.loads(base64.urlsafe_b64decode(token.encode("ascii")))
     except (ValueError, binascii.Error, UnicodeEncodeError, RecursionError):
         place = None
-    if not isinstance(place, kind) or isinstance(place, bool):
+    if not isinstance(place, kind) or not _is_a_place(place):
         raise InvalidRequest("`page_token` is none that this list gave.")
     return place
+
+
+def _is_a_place(place: object) -> bool:
+    """Whether a database takes it, or each part of it, as a value: a token is a client's to forge."""
+    parts = cast("list[object]", place) if isinstance(place, list) else [place]
+    return all(_is_64_bit(part) or (isinstance(part, str) and not _LONE_SURROGATE.search(part)) for part in parts)
+
+
+def _is_64_bit(part: object) -> bool:
+    return isinstance(part, int) and not isinstance(part, bool) and -(2**63) <= part < 2**63
