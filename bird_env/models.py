@@ -231,6 +231,10 @@ class Submit(Request):
 Action = Annotated[ExecuteSql | Submit, Field(discriminator="type")]
 
 
+#: Which weights acted: a number or a short name.
+PolicyVersion = Annotated[int, Field(ge=-MAX_COUNT, le=MAX_COUNT)] | Annotated[str, Field(max_length=200)]
+
+
 class StepRequest(Request):
     """`POST /v1/trajectories/{id}/steps`. (trajectory, epoch, step_index) is its key: repeated, it is not run again."""
 
@@ -248,7 +252,7 @@ class StepRequest(Request):
     epoch: int = Field(ge=0, le=MAX_COUNT)
     step_index: int = Field(ge=0, le=MAX_COUNT)
     action: Action
-    policy_version: str | int | None = Field(
+    policy_version: PolicyVersion | None = Field(
         default=None, description="Kept with the step, for off-policy corrections."
     )
 
@@ -290,6 +294,9 @@ class Observation(Reply):
     rowcount: int | None = None
     truncated: bool = Field(default=False, description="Whether `rows` holds fewer than `rows_seen`.")
     statements: list[StatementOutcome] = Field(default_factory=list[StatementOutcome])
+    statements_seen: int = Field(
+        default=0, description="Statements that the text had up to its end or its first error; not all may be listed."
+    )
     error: SqlError | None = None
     in_transaction: bool = False
     transaction_rolled_back: bool = False
@@ -367,7 +374,7 @@ class RecordedStep(Reply):
     epoch: int
     step_index: int
     action: Action
-    policy_version: str | int | None = None
+    policy_version: PolicyVersion | None = None
     result: StepResult
     created_at: datetime
 

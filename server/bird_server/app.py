@@ -28,6 +28,7 @@ from bird_server.ledger.store import Ledger, sqlite_url
 from bird_server.library import Library
 from bird_server.middleware import RequestContext
 from bird_server.openapi import describe
+from bird_server.operations import Operations
 from bird_server.prompts import Prompts
 from bird_server.routes import library, scores, service, trajectories
 from bird_server.scores import Scores
@@ -88,6 +89,7 @@ def create_app(
             stack.callback(catalogue.close)
             shelves = Library(catalogue, used_engine, used_clock)
             used_scores = Scores(shelves, TemplateStore(directory.store), scorer, limit_s=settings.score_limit_s)
+            operations = Operations()
             all_trajectories = Trajectories(
                 settings=settings,
                 clock=used_clock,
@@ -96,21 +98,23 @@ def create_app(
                 library=shelves,
                 scores=used_scores,
                 prompts=prompts,
+                operations=operations,
             )
             reaper = asyncio.create_task(_reap(all_trajectories, settings.reap_every_s), name="reaper")
 
             async def finish() -> None:
                 """What still runs after the grace is ended with its engine or scorer: it was never acknowledged."""
                 await _cancel(reaper)
-                left = await all_trajectories.drain(DRAIN_S)
+                parts.close()
+                left = await operations.settle(DRAIN_S)
                 if left:
                     log.warning("%d operations did not finish in time and are ended", left)
                 await used_engine.stop()
                 await scorer.stop()
-                await all_trajectories.stop()
+                await operations.settle()
 
             stack.push_async_callback(finish)
-            app.state.parts = State(
+            parts = State(
                 settings=settings,
                 clock=used_clock,
                 library=shelves,
@@ -119,7 +123,9 @@ def create_app(
                 scores=used_scores,
                 trajectories=all_trajectories,
                 replies=StoredReplies(used_ledger, used_clock),
+                operations=operations,
             )
+            app.state.parts = parts
             yield
 
     app = FastAPI(

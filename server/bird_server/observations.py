@@ -17,7 +17,7 @@ from bird_env import models, values
 from bird_env.models import Observation, ObservationFormat, Outcome
 from bird_env.values import Value
 from bird_server.sql_text import first_word
-from bird_snapshots.execution import Execution
+from bird_snapshots.execution import Execution, StatementResult
 from bird_snapshots.failures import Outcome as EngineOutcome
 from bird_snapshots.failures import SqlFailure
 
@@ -26,6 +26,22 @@ MAX_TEXT_ROWS = 10_000
 
 #: A column of `table` is aligned up to this width: one long value must not widen a thousand short ones.
 MAX_ALIGNED_CHARS = 80
+
+#: Of a longer text's statements, this many are told one by one: the first ones, and the last.
+MAX_STATEMENTS = 100
+
+#: A longer value is cut before it is written into the text: escaping a megabyte of it would take a second.
+MAX_TEXT_VALUE_CHARS = 20_000
+
+#: Columns of a statement that are named in its own entry; those of the shown result are all there.
+MAX_STATEMENT_COLUMNS = 100
+
+#: Cells, or bytes of text, from which an observation is written off the event loop.
+HEAVY_CELLS = 500
+HEAVY_BYTES = 20_000
+
+#: Characters of a statement, of an error message and of a column's name that are repeated in a reply.
+MAX_ECHO_CHARS = 2_000
 
 OUTCOMES: dict[EngineOutcome, Outcome] = {
     EngineOutcome.OK: Outcome.OK,
@@ -50,35 +66,34 @@ def observe(execution: Execution, format: ObservationFormat, *, text_chars: int,
         cpu_s: The limit that a timeout's text names.
     """
     rows = [tuple(_plain(value) for value in row) for row in execution.rows]
-    text = _printable(_WRITERS[format](execution, rows[:MAX_TEXT_ROWS], cpu_s))
-    shown, cut = _bounded(text, text_chars)
+    short, left_out = _shortened(rows[:MAX_TEXT_ROWS], max(text_chars, MAX_TEXT_VALUE_CHARS))
+    text = _printable(_WRITERS[format](execution, short, cpu_s))
+    shown, cut = _bounded(text, text_chars, left_out)
     return Observation(
         text=shown,
         format=format,
         text_truncated_chars=cut,
-        columns=list(execution.columns),
+        columns=[_echoed(name) for name in execution.columns],
         rows=values.encode_rows(rows),
         rows_seen=execution.rows_seen,
         rowcount=execution.rowcount,
         truncated=execution.truncated,
-        statements=[
-            models.StatementOutcome(
-                sql=each.sql,
-                outcome=OUTCOMES[each.outcome],
-                readonly=each.readonly,
-                columns=list(each.columns),
-                rows_seen=each.rows_seen,
-                rowcount=each.rowcount,
-                elapsed_ms=round(each.elapsed_ms, 3),
-                error=_failure(each.error),
-            )
-            for each in execution.statements
-        ],
+        statements=[_statement(each) for each in _told(execution.statements)],
+        statements_seen=len(execution.statements),
         error=_failure(execution.error),
         in_transaction=execution.in_transaction,
         transaction_rolled_back=execution.transaction_rolled_back,
         result_hash=result_hash(execution),
     )
+
+
+def is_heavy(execution: Execution) -> bool:
+    """Whether writing it down takes so long that the event loop must not wait for it: more than about a millisecond."""
+    cells = len(execution.rows) * len(execution.columns)
+    if cells > HEAVY_CELLS or len(execution.columns) > HEAVY_CELLS or len(execution.statements) > MAX_STATEMENTS:
+        return True
+    size = sum(len(value) for row in execution.rows for value in row if isinstance(value, str | bytes))
+    return size + sum(len(each.sql) for each in execution.statements) > HEAVY_BYTES
 
 
 def result_hash(execution: Execution) -> str:
@@ -96,14 +111,40 @@ def error_message(execution: Execution, cpu_s: float) -> str:
     """Why a step failed, in one line; SQLite's words where they are SQLite's."""
     if execution.outcome is EngineOutcome.TIMEOUT:
         return f"Timeout after {cpu_s:g}s"
-    return execution.error.message if execution.error else str(execution.outcome)
+    return _echoed(execution.error.message) if execution.error else str(execution.outcome)
+
+
+def _told(statements: Sequence[StatementResult]) -> Sequence[StatementResult]:
+    if len(statements) <= MAX_STATEMENTS:
+        return statements
+    return [*statements[: MAX_STATEMENTS - 1], statements[-1]]
+
+
+def _statement(each: StatementResult) -> models.StatementOutcome:
+    return models.StatementOutcome(
+        sql=_echoed(each.sql),
+        outcome=OUTCOMES[each.outcome],
+        readonly=each.readonly,
+        columns=[_echoed(name) for name in each.columns[:MAX_STATEMENT_COLUMNS]],
+        rows_seen=each.rows_seen,
+        rowcount=each.rowcount,
+        elapsed_ms=round(each.elapsed_ms, 3),
+        error=_failure(each.error),
+    )
+
+
+def _echoed(text: str) -> str:
+    """A text of the policy's own, given back: whole where it is short, else its beginning and how much is left out."""
+    if len(text) <= MAX_ECHO_CHARS:
+        return text
+    return f"{text[:MAX_ECHO_CHARS]}… [{len(text) - MAX_ECHO_CHARS} more characters]"
 
 
 def _failure(failure: SqlFailure | None) -> models.SqlError | None:
     if failure is None:
         return None
     return models.SqlError(
-        message=_printable(failure.message),
+        message=_echoed(_printable(failure.message)),
         sqlite_code=failure.sqlite_code,
         statement_index=failure.statement_index,
         offset=failure.offset,
@@ -122,13 +163,27 @@ def _printable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _bounded(text: str, limit: int) -> tuple[str, int]:
-    """The text within the limit, its note included, and how many characters were cut."""
+def _bounded(text: str, limit: int, left_out: int) -> tuple[str, int]:
+    """The text within the limit, its note included, and how many characters were cut, here or before."""
     if len(text) <= limit:
         return text, 0
-    room = max(0, limit - len(_cut_note(len(text))))
-    cut = len(text) - room
+    room = max(0, limit - len(_cut_note(len(text) + left_out)))
+    cut = len(text) + left_out - room
     return (text[:room] + _cut_note(cut))[:limit], cut
+
+
+def _shortened(rows: Sequence[Sequence[Value]], limit: int) -> tuple[Sequence[Sequence[Value]], int]:
+    """Rows whose values go no further than the text will, and how many characters that leaves out."""
+    left_out = 0
+
+    def short(value: Value) -> Value:
+        nonlocal left_out
+        if isinstance(value, str | bytes) and len(value) > limit:
+            left_out += len(value) - limit
+            return value[:limit]
+        return value
+
+    return [[short(value) for value in row] for row in rows], left_out
 
 
 def _cut_note(cut: int) -> str:

@@ -11,6 +11,7 @@ from bird_server.engine.port import Engine
 from bird_server.idempotency import StoredReplies
 from bird_server.ledger.store import Ledger
 from bird_server.library import Library
+from bird_server.operations import Operations
 from bird_server.scores import Scores
 from bird_server.settings import Settings
 from bird_server.trajectories import Trajectories
@@ -26,6 +27,12 @@ class State:
     scores: Scores
     trajectories: Trajectories
     replies: StoredReplies
+    operations: Operations
+
+    def close(self) -> None:
+        """The server is ending: nothing new is begun, what runs may finish."""
+        self.operations.draining = True
+        self.trajectories.close()
 
 
 async def state_of(request: Request) -> State:

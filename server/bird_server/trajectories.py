@@ -16,11 +16,12 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from bird_env.errors import (
     BirdEnvError,
@@ -29,7 +30,6 @@ from bird_env.errors import (
     KeyReused,
     NothingSubmitted,
     PreprocessFailed,
-    ShuttingDown,
     StaleEpoch,
     StepConflict,
     TrajectoryExists,
@@ -67,7 +67,8 @@ from bird_server.ledger.store import Ledger, Write
 from bird_server.library import Library
 from bird_server.limits import TrajectoryLimits
 from bird_server.live import LiveTrajectory, Uncommitted, view_of_row
-from bird_server.observations import OUTCOMES, observe
+from bird_server.observations import OUTCOMES, is_heavy, observe
+from bird_server.operations import Operations
 from bird_server.prompts import Prompts
 from bird_server.records import insert_score, insert_step, insert_trajectory, update_closed, update_ended, update_reset
 from bird_server.schema_text import within_budget
@@ -77,6 +78,7 @@ from bird_server.wire import to_json
 
 log = logging.getLogger("bird_server.trajectories")
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 
@@ -101,6 +103,7 @@ class Trajectories:
         library: Library,
         scores: Scores,
         prompts: Prompts,
+        operations: Operations,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -111,9 +114,9 @@ class Trajectories:
         self._prompts = prompts
         self._live: dict[str, LiveTrajectory] = {}
         self._locks = KeyedLocks()
-        self._running: set[asyncio.Task[Any]] = set()
+        self._operations = operations
+        self._creating: dict[str, str | None] = {}
         self.admission = Admission(settings.capacity, settings.queue_limit)
-        self.draining = False
 
     # ---- what the routes call ----
 
@@ -124,9 +127,7 @@ class Trajectories:
             InvalidRequest, UnknownTask, UnknownDatabase, PreprocessFailed, TrajectoryExists, TrajectoryGone,
             Overloaded.
         """
-        if self.draining:
-            raise ShuttingDown()
-        return await self._run(self._create(trajectory_id, request, wait_s))
+        return await self._operations.run(self._create(trajectory_id, request, wait_s))
 
     async def step(self, trajectory_id: str, request: StepRequest) -> Answer:
         """Run a step, or answer again what was answered to it.
@@ -135,15 +136,15 @@ class Trajectories:
             UnknownTrajectory, TrajectoryGone, EpisodeOver, StaleEpoch, StepConflict, KeyReused; a ServiceError when the
             fault is ours, after which the same step may be sent again.
         """
-        return await self._run(self._step(trajectory_id, request))
+        return await self._operations.run(self._step(trajectory_id, request))
 
     async def reset(self, trajectory_id: str, request: ResetRequest, wait_s: float) -> Answer:
         """A fresh replica in a new epoch; an ended episode becomes live again, its lifetime starts anew."""
-        return await self._run(self._reset(trajectory_id, request, wait_s))
+        return await self._operations.run(self._reset(trajectory_id, request, wait_s))
 
     async def score(self, trajectory_id: str, request: ScoreRequest) -> Score:
         """The submitted score again; with `sql`, that solution's, which changes nothing of the trajectory."""
-        return await self._run(self._score(trajectory_id, request))
+        return await self._operations.run(self._score(trajectory_id, request))
 
     async def heartbeat(self, trajectory_id: str) -> Heartbeat:
         live = self._live.get(trajectory_id)
@@ -161,11 +162,15 @@ class Trajectories:
 
     async def end(self, trajectory_id: str, reason: EndReason = EndReason.DELETED) -> None:
         """End a trajectory for good. Unknown and ended ones are nothing; a running step finishes first."""
-        await self._run(self._end(trajectory_id, reason))
+        self.admission.call_off(
+            trajectory_id, TrajectoryGone(f"The trajectory {trajectory_id!r} was ended.", end_reason=reason)
+        )
+        await self._operations.run(self._end(trajectory_id, reason))
 
     async def end_run(self, run_id: str) -> int:
-        """End every live trajectory of a run; returns how many."""
+        """End every trajectory of a run that lives or is being made; returns how many."""
         found = [live.trajectory_id for live in self._live.values() if live.run_id == run_id]
+        found += [making for making, run in self._creating.items() if run == run_id and making not in self._live]
         await asyncio.gather(*(self.end(trajectory_id) for trajectory_id in found))
         return len(found)
 
@@ -179,23 +184,14 @@ class Trajectories:
         ]
         for trajectory_id, reason in expired:
             try:
-                await self._run(self._end(trajectory_id, reason, only_if_expired=True))
+                await self._operations.run(self._end(trajectory_id, reason, only_if_expired=True))
             except BirdEnvError as error:  # the others must still be ended; this one is tried again in the next round
                 log.error("could not end %s: %s", trajectory_id, error)
         return len(expired)
 
-    async def drain(self, within_s: float) -> int:
-        """Take no more creates and let what runs finish; returns how many operations still run after `within_s`."""
-        self.draining = True
-        if self._running:
-            await asyncio.wait(self._running, timeout=within_s)
-        return len(self._running)
-
-    async def stop(self) -> None:
-        """Wait for every operation, once the engine and the scorer are stopped and so none can run on."""
-        self.draining = True
-        while self._running:
-            await asyncio.wait(self._running)
+    def close(self) -> None:
+        """Take no more creates, and end the waits for a place: the server is ending."""
+        self.admission.close()
 
     @property
     def live(self) -> int:
@@ -213,7 +209,7 @@ class Trajectories:
 
     async def _create(self, trajectory_id: str, request: CreateTrajectory, wait_s: float) -> Answer:
         digest = fingerprint(request)
-        async with self._locks.hold(trajectory_id):
+        async with self._locks.hold(trajectory_id), self._making(trajectory_id, request.run_id):
             if request.trajectory_id is not None:
                 earlier = await self._created_before(trajectory_id, digest)
                 if earlier is not None:
@@ -251,7 +247,7 @@ class Trajectories:
                     observation = to_json(_with_preprocess_error(first, failed, task))
                 return insert_trajectory(live, observation)
 
-            await self.admission.take(wait_s)
+            await self.admission.take(wait_s, trajectory_id)
             try:
                 await self._with_replica(live, record)
             except BaseException:
@@ -259,6 +255,15 @@ class Trajectories:
                 raise
             self._live[trajectory_id] = live
             return self._created(live, observation)
+
+    @asynccontextmanager
+    async def _making(self, trajectory_id: str, run_id: str | None) -> AsyncGenerator[None]:
+        """While it is made it belongs to its run already, so that ending the run ends it too."""
+        self._creating[trajectory_id] = run_id
+        try:
+            yield
+        finally:
+            del self._creating[trajectory_id]
 
     async def _with_replica(self, live: LiveTrajectory, record: Callable[[FailedStatement | None], Write]) -> None:
         """Make the replica of the trajectory's present epoch and commit it; leaves no replica behind on failure."""
@@ -338,7 +343,7 @@ class Trajectories:
             _check_reset_epoch(request, row.epoch)
             live = LiveTrajectory.revived(row)
             live.epoch += 1
-            await self.admission.take(wait_s)
+            await self.admission.take(wait_s, trajectory_id)
             try:
                 await self._with_replica(live, lambda _: update_reset(live))
             except BaseException:
@@ -395,10 +400,16 @@ class Trajectories:
         last = request.step_index + 1 >= live.limits.max_steps
         score: Score | None = None
         executed: Executed | None = None
+        heavy = False
         if isinstance(request.action, ExecuteSql):
             executed = await self._engine.execute(live.key, request.action.sql, live.limits.engine())
-            observation = observe(
-                executed.execution, live.format, text_chars=live.limits.text_chars, cpu_s=live.limits.sql_cpu_s
+            heavy = is_heavy(executed.execution)
+            observation = await _off_loop(
+                heavy,
+                lambda execution: observe(
+                    execution, live.format, text_chars=live.limits.text_chars, cpu_s=live.limits.sql_cpu_s
+                ),
+                executed.execution,
             )
             ends = EndReason.MAX_STEPS if last else None
         else:
@@ -423,7 +434,7 @@ class Trajectories:
             lease_expires_at=None if ends else live.lease_expires_at,
             score=score,
         )
-        reply, now = to_json(result), self._clock.now()
+        reply, now = await _off_loop(heavy, to_json, result), self._clock.now()
         writes = [insert_step(request, digest, result, executed, reply=reply, at=now)]
         if isinstance(request.action, Submit) and score is not None:
             writes.append(
@@ -564,19 +575,10 @@ class Trajectories:
             f"The trajectory {row.trajectory_id!r} has ended: {row.end_reason}.", end_reason=row.end_reason
         )
 
-    # ---- running ----
 
-    async def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run to the end whatever becomes of the caller: a client that hangs up cancels nothing."""
-        task = asyncio.create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._done)
-        return await asyncio.shield(task)
-
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self._running.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, BirdEnvError):
-            log.error("an operation failed", exc_info=error)
+async def _off_loop(heavy: bool, work: Callable[[A], T], argument: A) -> T:
+    """Do it in a thread where it is heavy: everybody else's request waits for the event loop."""
+    return await asyncio.to_thread(work, argument) if heavy else work(argument)
 
 
 def _outcome(executed: Executed | None) -> Outcome:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bird_env.errors import Overloaded
+from bird_env.errors import Overloaded, ShuttingDown, TrajectoryGone
 from bird_server.admission import Admission
 
 
@@ -98,3 +98,32 @@ async def test_a_place_that_comes_to_one_who_was_just_cancelled_is_passed_on() -
         await first
     await second
     assert (admission.taken, admission.queued) == (1, 0)
+
+
+async def test_a_wait_can_be_called_off_by_its_name() -> None:
+    admission = Admission(1, 10)
+    await admission.take(0)
+    off = asyncio.create_task(admission.take(60, "a"))
+    on = asyncio.create_task(admission.take(60, "b"))
+    await _settle()
+    admission.call_off("a", TrajectoryGone("ended"))
+    with pytest.raises(TrajectoryGone):
+        await off
+    assert admission.queued == 1
+    admission.give_back()
+    await on
+    assert (admission.taken, admission.queued) == (1, 0)
+
+
+async def test_a_closed_queue_answers_those_who_wait_and_takes_nobody() -> None:
+    admission = Admission(1, 10)
+    await admission.take(0)
+    waiting = asyncio.create_task(admission.take(60, "a"))
+    await _settle()
+    admission.close()
+    with pytest.raises(ShuttingDown):
+        await waiting
+    with pytest.raises(ShuttingDown):
+        await admission.take(0)
+    admission.give_back()
+    assert (admission.taken, admission.queued) == (0, 0)

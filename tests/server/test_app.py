@@ -158,7 +158,7 @@ async def test_what_runs_when_the_server_stops_is_finished_and_answered(tmp_path
             await http.post("/v1/trajectories", json={"database": "shop", "trajectory_id": "t1"})
             step = {"epoch": 0, "step_index": 0, "action": SELECT_1}
             sent = asyncio.create_task(http.post("/v1/trajectories/t1/steps", json=step))
-            while not app.state.parts.trajectories._running:
+            while not len(app.state.parts.operations):
                 await asyncio.to_thread(int)
         answered = await sent
         assert (answered.status_code, answered.json()["outcome"]) == (200, "ok")

@@ -34,9 +34,9 @@ async def test_before_the_start_it_is_alive_and_starting(tmp_path: Path) -> None
 
 async def test_ready_draining_and_degraded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     assert await ready(world) == (200, Health(status="ok"), None)
-    world.state.trajectories.draining = True
+    world.state.operations.draining = True
     assert await ready(world) == (503, Health(status="draining"), "5")
-    world.state.trajectories.draining = False
+    world.state.operations.draining = False
 
     async def unreadable() -> int:
         raise LedgerFault("The ledger could not be read: OperationalError.")

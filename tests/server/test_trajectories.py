@@ -282,7 +282,7 @@ async def test_a_client_that_hangs_up_cancels_nothing(world: World) -> None:
     await world.create()
     action = {"type": "execute_sql", "sql": "INSERT INTO t(a) VALUES ('once')"}
     sent = asyncio.create_task(world.send("t1", 0, 0, action))
-    while not world.state.trajectories._running:  # pyright: ignore[reportPrivateUsage]
+    while not len(world.state.operations):
         await asyncio.get_running_loop().run_in_executor(None, lambda: None)
     sent.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -637,7 +637,7 @@ async def test_health_and_version(world: World) -> None:
     assert (await world.http.get("/readyz")).json()["status"] == "ok"
     version = (await world.http.get("/version")).json()
     assert version["engine_sqlite"] != version["scorer_sqlite"] or version["engine_sqlite"]
-    world.state.trajectories.draining = True
+    world.state.close()
     assert (await world.http.get("/readyz")).status_code == 503
     problem(await world.post("/v1/trajectories", {"database": "shop"}), 503, "shutting_down")
 
@@ -682,3 +682,60 @@ async def test_a_restart_ends_what_was_live_and_says_so(tmp_path: Path) -> None:
         replay = await world.send("t1", 0, 0, SELECT_1)
         assert replay.status_code == 200
         assert (await world.http.get("/v1/trajectories/t1")).json()["next_step_index"] == 1
+
+
+# ---- found by attacking it ----
+
+
+async def test_ending_a_run_or_a_trajectory_ends_creates_that_still_wait(world: World) -> None:
+    for number in range(4):
+        await world.create(f"t{number}", run_id="other")
+    body = {"database": "shop", "run_id": "r"}
+    waiting = [
+        asyncio.create_task(world.post("/v1/trajectories", {**body, "trajectory_id": name}, Prefer="wait=60"))
+        for name in ("w1", "w2")
+    ]
+    while world.state.trajectories.admission.queued < 2:
+        await asyncio.get_running_loop().run_in_executor(None, lambda: None)
+    assert (await world.http.delete("/v1/trajectories/w1")).status_code == 204
+    problem(await waiting[0], 410, "trajectory_gone")
+    assert (await world.http.delete("/v1/trajectories", params={"run_id": "r"})).json()["ended"] == 1
+    problem(await waiting[1], 410, "trajectory_gone")
+    await world.http.delete("/v1/trajectories/t0")
+    assert world.state.trajectories.admission.taken == 3
+
+
+@pytest.mark.parametrize("version", [2**53 - 1, -(2**53 - 1), "step-9", "9", "1e400", "nan", None])
+async def test_a_policy_version_reads_back(world: World, version: Any) -> None:
+    await world.create()
+    assert (await world.send("t1", 0, 0, SELECT_1, policy_version=version)).status_code == 200
+    (step,) = (await world.http.get("/v1/trajectories/t1/steps")).json()["items"]
+    assert step["policy_version"] == version
+
+
+@pytest.mark.parametrize("version", [2**53, 10**400, "x" * 201, 1.5, [1]])
+async def test_a_policy_version_that_is_none_is_refused(world: World, version: Any) -> None:
+    await world.create()
+    problem(await world.send("t1", 0, 0, SELECT_1, policy_version=version), 422, "invalid_request")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT 1;" * 20_000,
+        "SELECT " + ", ".join(f'1 AS "{"n" * 5_000}{number}"' for number in range(100)),
+        "SELECT '" + "x" * 900_000 + "' AS y",
+        "SELECT " + "(" * 50 + "nope" + "x" * 100_000 + ")" * 50,
+        "SELECT replace(hex(zeroblob(400000)), '0', char(7))",
+    ],
+    ids=["statements", "names", "echo", "error", "escapes"],
+)
+async def test_a_reply_is_bounded_whatever_the_policy_writes(world: World, sql: str) -> None:
+    await world.create()
+    epoch, index = world.steps["t1"]
+    response = await world.send("t1", epoch, index, {"type": "execute_sql", "sql": sql})
+    assert response.status_code == 200
+    assert len(response.content) < 2_500_000
+    step = StepResult.model_validate(json.loads(response.text))
+    assert len(step.observation.text) <= 8_000
+    assert len(step.observation.statements) <= 100

@@ -15,10 +15,14 @@ from bird_env.errors import BirdEnvError
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from bird_server.state import State
+
 #: Longer than clients keep an idle connection (30 s in ours), so that the server never closes under one.
 KEEP_ALIVE_S = 120
 #: Seconds for requests that are being answered at SIGTERM; what then still runs is ended, all within 10 s.
 SHUTDOWN_S = 7
+#: Seconds after SIGTERM when those who still wait are told that the server is shutting down.
+ANSWER_S = 5.5
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -148,6 +152,13 @@ def _run(app: FastAPI, listener: socket.socket, host: str, ready_file: Path | No
                     partial = ready_file.with_name(f".{ready_file.name}.{os.getpid()}")
                     partial.write_text(ready, "utf-8")
                     partial.replace(ready_file)
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            """Nothing new is begun; who still waits near the end is answered before uvicorn cuts the connection."""
+            parts: State = app.state.parts
+            parts.close()
+            asyncio.get_running_loop().call_later(ANSWER_S, parts.operations.answer_all)
+            await super().shutdown(sockets)
 
     config = uvicorn.Config(
         app,

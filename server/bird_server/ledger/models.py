@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import JSON, DateTime, Dialect, Float, Index, Integer, String, Table, Text, TypeDecorator
+from sqlalchemy import DateTime, Dialect, Float, Index, Integer, String, Table, Text, TypeDecorator
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 #: Raised with every change of the tables; an older ledger is refused with what to do.
@@ -23,6 +24,19 @@ class UtcDateTime(TypeDecorator[datetime]):
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         return None if value is None else value.replace(tzinfo=UTC)
+
+
+class JsonText(TypeDecorator[Any]):
+    """JSON as ASCII text. SQLite would store a number in a column of type JSON as a number, rounded beyond 2^63."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        return None if value is None else json.dumps(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        return None if value is None else json.loads(value)
 
 
 class Base(DeclarativeBase):
@@ -59,15 +73,15 @@ class TrajectoryRow(Base):
     closed: Mapped[bool] = mapped_column(default=False)
     epoch: Mapped[int] = mapped_column(Integer)
     next_step_index: Mapped[int] = mapped_column(Integer)
-    limits: Mapped[dict[str, Any]] = mapped_column(JSON)
+    limits: Mapped[dict[str, Any]] = mapped_column(JsonText)
     lease_s: Mapped[float] = mapped_column(Float)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     lifetime_expires_at: Mapped[datetime] = mapped_column(UtcDateTime)
     ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    client_metadata: Mapped[dict[str, Any]] = mapped_column(JSON)
+    client_metadata: Mapped[dict[str, Any]] = mapped_column(JsonText)
     seed: Mapped[int | None] = mapped_column(Integer)
     format: Mapped[str] = mapped_column(String(16))
-    preprocess_sql: Mapped[list[str]] = mapped_column(JSON)
+    preprocess_sql: Mapped[list[str]] = mapped_column(JsonText)
     fingerprint: Mapped[str] = mapped_column(String(64))
     first_observation: Mapped[str] = mapped_column(Text)
     score: Mapped[str | None] = mapped_column(Text)
@@ -81,8 +95,8 @@ class StepRow(Base):
     epoch: Mapped[int] = mapped_column(Integer, primary_key=True)
     step_index: Mapped[int] = mapped_column(Integer, primary_key=True)
     fingerprint: Mapped[str] = mapped_column(String(64))
-    action: Mapped[dict[str, Any]] = mapped_column(JSON)
-    policy_version: Mapped[Any] = mapped_column(JSON)
+    action: Mapped[dict[str, Any]] = mapped_column(JsonText)
+    policy_version: Mapped[Any] = mapped_column(JsonText, nullable=True)
     outcome: Mapped[str] = mapped_column(String(16))
     reply: Mapped[str] = mapped_column(Text)
     result_hash: Mapped[str] = mapped_column(String(64))
@@ -102,7 +116,7 @@ class ScoreRow(Base):
     trajectory_id: Mapped[str | None] = mapped_column(String(200), index=True)
     epoch: Mapped[int | None] = mapped_column(Integer)
     task_id: Mapped[str | None] = mapped_column(Text)
-    solution: Mapped[list[str]] = mapped_column(JSON)
+    solution: Mapped[list[str]] = mapped_column(JsonText)
     score: Mapped[str] = mapped_column(Text)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
 

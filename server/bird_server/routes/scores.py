@@ -21,7 +21,7 @@ async def create(body: CreateScore, request: Request, state: Annotated[State, De
     """Score a solution of a task as the benchmark's evaluator would."""
 
     async def run() -> Response:
-        score = await state.scores.score(body.task_id, body.sql)
+        score = await state.operations.run(state.scores.score(body.task_id, body.sql))
         await state.trajectories.record_score(score, body.sql)
         return reply(score)
 

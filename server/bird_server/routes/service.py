@@ -38,7 +38,7 @@ async def readyz(request: Request) -> Response:
     parts: State | None = getattr(request.app.state, "parts", None)
     if parts is None:
         return reply(Health(status="starting"), 503, Retry_After="1")
-    if parts.trajectories.draining:
+    if parts.operations.draining:
         return reply(Health(status="draining"), 503, Retry_After="5")
     fault = await parts.ledger.fault()
     if fault is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import uuid
 from collections.abc import Mapping
@@ -132,7 +133,9 @@ async def steps(
         raise InvalidRequest("`page_token` is none that this list gave.")
     rows = await state.ledger.steps(trajectory_id, after=(place[0], place[1]), limit=limit + 1)
     token = encode_token([rows[limit - 1].epoch, rows[limit - 1].step_index]) if len(rows) > limit else None
-    return reply(Page[RecordedStep](items=[recorded(row) for row in rows[:limit]], next_page_token=token))
+    return await asyncio.to_thread(
+        lambda: reply(Page[RecordedStep](items=[recorded(row) for row in rows[:limit]], next_page_token=token))
+    )
 
 
 @router.post(
