@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bird_env import AsyncClient, Client
-from bird_env.errors import ServerUnreachable, ServiceError
+from bird_env.errors import ServerUnreachable, ServiceError, ShuttingDown
 from bird_server.datadir import DataDirectory
 from bird_server.scoring import procfs
 from bird_server.server_process import ServerProcess
@@ -129,3 +129,27 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
     (tmp_path / "ledger.db").write_bytes(b"no ledger at all, but text that somebody has put here. " * 200)
     with pytest.raises(ServerUnreachable, match="ledger"), ServerProcess(tmp_path):
         pass
+
+
+async def test_sigterm_ends_all_that_runs_and_answers_all_who_wait(tmp_path: Path) -> None:
+    populate(tmp_path)
+    runaway = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT count(*) FROM r"
+    environment = {"BIRD_ENV_SQL_CPU_S": "600", "BIRD_ENV_SQL_WALL_S": "600", "BIRD_ENV_CAPACITY": "2"}
+    with ServerProcess(tmp_path, environment=environment) as server:
+        async with AsyncClient(server.url, retry_for_s=0) as client:
+            step = client.trajectory(trajectory_id="a", task_id="read_1")
+            submit = client.trajectory(trajectory_id="b", task_id="read_1")
+            await step.reset()
+            await submit.reset()
+            running = [
+                asyncio.create_task(step.execute(runaway)),
+                asyncio.create_task(submit.submit([runaway])),
+                asyncio.create_task(client.create_trajectory(database="shop", wait_s=120)),
+            ]
+            while (pool := await client.pool()).scoring < 1 or pool.queued < 1:
+                await asyncio.wait(running, timeout=0.01)
+            assert await asyncio.to_thread(server.stop) == 0
+            for ended in await asyncio.gather(*running, return_exceptions=True):
+                assert isinstance(ended, ShuttingDown), ended
+    with ServerProcess(tmp_path) as server, Client(server.url) as again:
+        assert again.get_trajectory("a").next_step_index == 0
