@@ -15,22 +15,14 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
-from bird_env.errors import BirdEnvError, ScorerFault
+from bird_env.errors import BirdEnvError
 from bird_env.tasks import Task
+from bird_server.scoring.attempts import Scorer, score_patiently
 from bird_server.scoring.job import OFFICIAL_LIMIT_S, ScoringJob, ScoringResult, Verdict
 
 Checked = Literal["pass", "fail", "unchecked"]
-
-#: A fault of the scorer says nothing of the task, and the next try mostly succeeds.
-ATTEMPTS = 3
-
-
-class Scorer(Protocol):
-    """What scores: `ScorerPool`, or a stand-in."""
-
-    async def score(self, job: ScoringJob) -> ScoringResult: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +92,14 @@ async def check(task: Task, database_of: Callable[[Task], Path], scorer: Scorer,
     try:
         database = database_of(task)
         if task.sol_sql:
-            result = await _score(scorer, ScoringJob(task.record, None, database, "gold", limit_s))
+            result = await score_patiently(scorer, ScoringJob(task.record, None, database, "gold", limit_s))
             elapsed_ms += result.elapsed_ms
             gold = "pass" if result.verdict.status == "success" else "fail"
             if gold == "fail":
                 causes.append(f"gold fails: {_why_failed(result, task)}")
         if task.issue_sql:
             statements = task.record["issue_sql"]
-            result = await _score(scorer, ScoringJob(task.record, statements, database, "pred", limit_s))
+            result = await score_patiently(scorer, ScoringJob(task.record, statements, database, "pred", limit_s))
             elapsed_ms += result.elapsed_ms
             issue = "fail" if _flagged(result.verdict) else "pass"
             if issue == "pass":
@@ -115,15 +107,6 @@ async def check(task: Task, database_of: Callable[[Task], Path], scorer: Scorer,
     except BirdEnvError as error:
         causes.append(f"not checked: {error.detail}")
     return TaskCheck(task.instance_id, task.database, gold, issue, tuple(causes), elapsed_ms)
-
-
-async def _score(scorer: Scorer, job: ScoringJob) -> ScoringResult:
-    for _ in range(ATTEMPTS - 1):
-        try:
-            return await scorer.score(job)
-        except ScorerFault:
-            continue
-    return await scorer.score(job)
 
 
 def _flagged(verdict: Verdict) -> bool:

@@ -11,9 +11,10 @@ import pytest
 
 from bird_env.errors import ScorerFault, UnknownDatabase
 from bird_env.tasks import Task
+from bird_server.scoring.attempts import ATTEMPTS
 from bird_server.scoring.job import ScoringJob, ScoringResult, Verdict
 from bird_server.scoring.pool import ScorerPool
-from bird_server.validation import ATTEMPTS, TaskCheck, check, validate
+from bird_server.validation import TaskCheck, check, validate
 
 ANYTHING_PASSES = "def test_case(pred_sqls, sol_sqls, db_path, conn, conditions):\n    pass"
 NOTHING_PASSES = "def test_case(pred_sqls, sol_sqls, db_path, conn, conditions):\n    assert False, 'as written\\nmore'"

@@ -14,23 +14,15 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from bird_env.errors import DataError, ScorerFault
 from bird_env.tasks.reading import read_objects
 from bird_env.tasks.record import is_object
-from bird_server.scoring.job import OFFICIAL_LIMIT_S, ScoringJob, ScoringResult
-
-#: A fault of the machinery says nothing of a case; after so many the case counts as a mismatch.
-ATTEMPTS = 3
+from bird_server.scoring.attempts import Scorer, score_patiently
+from bird_server.scoring.job import OFFICIAL_LIMIT_S, ScoringJob
 
 _ISSUE = "issue_sql_passed_unexpectedly"
-
-
-class Scorer(Protocol):
-    """What scores: `ScorerPool`, or a stand-in."""
-
-    async def score(self, job: ScoringJob) -> ScoringResult: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,20 +123,16 @@ async def run_cases(
 
 
 async def _check(case: Case, scorer: Scorer) -> list[Mismatch]:
-    fault = ""
-    for _ in range(ATTEMPTS):
-        try:
-            result = await scorer.score(case.job)
-        except ScorerFault as error:
-            fault = error.detail
-            continue
-        got = result.verdict.as_dict()
-        return [
-            Mismatch(case.id, field, wanted, got.get(field), case.why)
-            for field, wanted in case.expected.items()
-            if not _same(wanted, got.get(field))
-        ]
-    return [Mismatch(case.id, "scorer", "a verdict", fault, case.why)]
+    try:
+        result = await score_patiently(scorer, case.job)
+    except ScorerFault as error:
+        return [Mismatch(case.id, "scorer", "a verdict", error.detail, case.why)]
+    got = result.verdict.as_dict()
+    return [
+        Mismatch(case.id, field, wanted, got.get(field), case.why)
+        for field, wanted in case.expected.items()
+        if not _same(wanted, got.get(field))
+    ]
 
 
 def _same(wanted: Any, got: Any) -> bool:

@@ -11,26 +11,17 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from bird_env.errors import ScorerFault
 from bird_env.tasks import Task
-from bird_server.scoring.job import OFFICIAL_LIMIT_S, Mode, ScoringJob, ScoringResult
+from bird_server.scoring.attempts import Scorer, score_patiently
+from bird_server.scoring.job import OFFICIAL_LIMIT_S, Mode, ScoringJob
 from bird_server.scoring.predictions import Predictions, prediction_digest
 from bird_server.scoring.report import Report, Scored, Unscored
 from bird_server.scoring.verdict_log import LoggedVerdict, ScoringKey, VerdictLog
 
-#: A fault of the machinery says nothing of a task, and the next try mostly succeeds.
-ATTEMPTS = 3
-
 #: What stands for a prediction's digest where the gold itself is judged, or where there is none.
 _GOLD, _MISSING = "gold", "missing"
-
-
-class Scorer(Protocol):
-    """What scores: `ScorerPool`, or a stand-in."""
-
-    async def score(self, job: ScoringJob) -> ScoringResult: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +65,7 @@ async def score_file(
     """Score what has no verdict yet, `workers` at once.
 
     Args:
-        on_done: Told how many tasks have just got their verdict: those reused first, then one at a time.
+        on_done: Told how many tasks are just settled: first those that need no scoring, then one at a time.
 
     Returns:
         The report; `verdicts.jsonl` holds every verdict in the tasks' order.
@@ -97,14 +88,14 @@ async def score_file(
             verdicts[task.instance_id] = known
     log.begin()
     reused = len(verdicts)
-    on_done(reused)
+    on_done(len(run.tasks) - len(waiting))
     queue = iter(waiting)
 
     async def work() -> None:
         for planned in queue:
             instance_id = planned.task.instance_id
             try:
-                result = await _score(scorer, planned.job)
+                result = await score_patiently(scorer, planned.job)
             except ScorerFault as error:
                 unscored[instance_id] = f"the scorer failed: {error.detail}"
             else:
@@ -154,12 +145,3 @@ def _strangers(run: Run) -> list[str]:
         return []
     known = {task.instance_id for task in run.tasks}
     return [f"prediction for no task of the file: {name}" for name in run.predictions.by_id if name not in known]
-
-
-async def _score(scorer: Scorer, job: ScoringJob) -> ScoringResult:
-    for _ in range(ATTEMPTS - 1):
-        try:
-            return await scorer.score(job)
-        except ScorerFault:
-            continue
-    return await scorer.score(job)

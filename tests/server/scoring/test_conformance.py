@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from bird_env.errors import DataError, ScorerFault
-from bird_server.scoring.conformance import ATTEMPTS, Case, build_database, read_cases, run_cases
+from bird_server.scoring.attempts import ATTEMPTS
+from bird_server.scoring.conformance import Case, build_database, read_cases, run_cases
 from bird_server.scoring.job import ScoringJob, ScoringResult, Verdict
 from bird_server.scoring.pool import ScorerPool
 from server.scoring.support import SHARED_LOOP

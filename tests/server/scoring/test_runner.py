@@ -10,10 +10,11 @@ from typing import Any
 
 from bird_env.errors import ScorerFault
 from bird_env.tasks import Task
+from bird_server.scoring.attempts import ATTEMPTS
 from bird_server.scoring.job import ScoringJob, ScoringResult, Verdict, failure_verdict
 from bird_server.scoring.predictions import Predictions
 from bird_server.scoring.report import Report
-from bird_server.scoring.runner import ATTEMPTS, DatabaseFile, Run, score_file
+from bird_server.scoring.runner import DatabaseFile, Run, score_file
 from bird_server.scoring.verdict_log import VerdictLog
 
 RIGHT = Verdict("success", 1, 0, [], False, False, False, False)
