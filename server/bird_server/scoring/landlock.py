@@ -1,9 +1,9 @@
 """What a scoring child may reach of the file system and the network, by Linux's Landlock: no privilege is needed.
 
-The child reads what Python itself needs and its own directory, and writes its own directory. The temporary folders that
-tests may name outright stay open to it unless the source database lies in one of them: no SQL and no test function then
-reaches a template, a ledger or another trajectory, whatever path it names. TCP and signals to processes outside are
-refused where the kernel can (https://docs.kernel.org/userspace-api/landlock.html, ABI 4 and 6).
+The child reads what Python itself needs and its own folders, and writes its own folders and devices such as /dev/null:
+no SQL and no test function then reaches a template, a ledger, another trajectory or another scoring, whatever path it
+names. TCP and signals to processes outside are refused where the kernel can
+(https://docs.kernel.org/userspace-api/landlock.html, ABI 4 and 6).
 
 Below ABI 3 nothing is restricted: such a kernel cannot refuse a truncation, or forbids every rename between folders.
 """
@@ -16,6 +16,8 @@ import struct
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+
+from bird_server.scoring.namespaces import TEMPORARY
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every architecture
 _GET_VERSION = 1
@@ -35,11 +37,9 @@ _OF_A_FILE = _READ_FILE | _WRITE_FILE | _TRUNCATE
 _TCP = 1 << 0 | 1 << 1
 _ABSTRACT_SOCKETS_AND_SIGNALS = 1 << 0 | 1 << 1
 
-#: Read by Python, by its C library, and by programs that a test may start.
-_SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc", "/proc", "/sys", "/dev", "/opt", "/nix")
+#: Read by Python, by its C library, and by programs that a test may start. Not /dev: the shared memory is below it.
+_SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc", "/proc", "/sys", "/opt", "/nix")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
-#: Written by tests that name them, and by multiprocessing.
-_TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -49,12 +49,11 @@ def abi() -> int:
     return max(0, int(_libc.syscall(_CREATE_RULESET, None, 0, _GET_VERSION)))
 
 
-def restrict(own: Path, source: Path, *, version: int | None = None) -> bool:
+def restrict(writable: Iterable[str], *, version: int | None = None) -> bool:
     """Restrict this process and all that it starts, for good; whether the kernel did.
 
     Args:
-        own: The directory that may be written.
-        source: A file that must stay out of reach.
+        writable: The folders that may be written.
 
     Raises:
         OSError: The kernel has Landlock and refuses the rules.
@@ -72,7 +71,7 @@ def restrict(own: Path, source: Path, *, version: int | None = None) -> bool:
             _allow(ruleset, path, _READ)
         for path in _DEVICES:
             _allow(ruleset, path, _OF_A_FILE)
-        for path in (str(own), *open_folders(source)):
+        for path in writable:
             _allow(ruleset, path, _ALL)
         _call(_RESTRICT_SELF, ruleset, 0)
     finally:
@@ -80,14 +79,8 @@ def restrict(own: Path, source: Path, *, version: int | None = None) -> bool:
     return True
 
 
-def open_folders(source: Path) -> list[str]:
-    """The temporary folders that may stay open: those that the source is not in."""
-    parents = {str(parent) for parent in source.resolve().parents}
-    return [folder for folder in _TEMPORARY if folder not in parents]
-
-
 def _python_folders() -> Iterable[str]:
-    return {path for path in (*sys.path, sys.prefix, sys.base_prefix) if path}
+    return {path for path in (*sys.path, sys.prefix, sys.base_prefix) if path and path not in TEMPORARY}
 
 
 def _outermost(paths: set[str]) -> list[str]:

@@ -27,10 +27,11 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import bird_server
 from bird_env.errors import ScorerFault
+from bird_server.scoring import footprint, procfs
 from bird_server.scoring.job import Ended, ScoringJob, ScoringResult, Verdict, failure_verdict, plain
 from bird_server.scoring.zygote import CANCEL, LENGTH, ORDER, SCORE
 
@@ -39,11 +40,10 @@ log = logging.getLogger(__name__)
 #: A fault of the machinery, retryable; the wire error of the same meaning.
 ScorerError = ScorerFault
 
+#: What a scoring can be shut in with.
+Means = Literal["namespaces", "landlock"]
+
 _PREFIX = "bird-scorer-"
-#: Room that a scoring's directory should find beyond its copies, for what its statements write.
-_HEADROOM_BYTES = 256 << 20
-#: Copies of the database that one scoring may hold at once.
-_COPIES = 3
 #: Seconds for the zygote to say hello, or to go after it was told to.
 _START_S, _STOP_S = 30.0, 10.0
 #: What the zygote gets of the environment: neither secrets nor switches that change Python's meaning.
@@ -79,13 +79,22 @@ class ScorerPool:
     Args:
         children: Scorings at once; by default one for each processor this process may use.
         scratch: Folder for the private copies; by default /dev/shm where there is room, else the temporary folder.
+        without: Means of shutting a scoring in that are not used although the kernel has them, as on a machine that
+            forbids them: "namespaces", "landlock".
     """
 
-    def __init__(self, *, children: int | None = None, scratch: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        children: int | None = None,
+        scratch: Path | None = None,
+        without: frozenset[Means] = frozenset(),
+    ) -> None:
         self._children = children if children is not None else usable_cores()
         if self._children < 1:
             raise ValueError("children must be at least 1")
         self._scratch = scratch
+        self._without = without
         self._slots = asyncio.Semaphore(self._children)
         self._numbers = itertools.count(1)
         self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
@@ -160,7 +169,7 @@ class ScorerPool:
         number = next(self._numbers)
         try:
             zygote = await self._ensure_zygote()
-            root = self._choose_root(job.database)
+            root, room = self._choose_root(job.database)
             answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
             self._pending[number] = answer
         except BaseException:
@@ -168,13 +177,13 @@ class ScorerPool:
             raise
         self._running += 1
         answer.add_done_callback(lambda _: self._release(number))
-        order = _order(SCORE, number, job.limit_s, os.fsencode(root), payload)
+        order = _order(SCORE, number, job.limit_s, room, os.fsencode(root), payload)
         try:
             zygote.writer.write(order)
             message = await asyncio.shield(answer)
         except asyncio.CancelledError:
             if not answer.done() and not zygote.writer.is_closing():
-                zygote.writer.write(_order(CANCEL, number, 0.0, b"", b""))
+                zygote.writer.write(_order(CANCEL, number, 0.0, 0, b"", b""))
             answer.add_done_callback(_retrieve)
             raise
         self._done += 1
@@ -185,13 +194,14 @@ class ScorerPool:
         self._running -= 1
         self._slots.release()
 
-    def _choose_root(self, database: Path) -> str:
+    def _choose_root(self, database: Path) -> tuple[str, int]:
+        """A private directory's name, and how much may be held there at once."""
         try:
-            needed = _COPIES * database.stat().st_size + _HEADROOM_BYTES
+            room = footprint.allowed_bytes(database.stat().st_size)
         except OSError as error:
             raise ScorerError(f"the database cannot be read: {error.strerror}") from error
-        chosen = next((root for root in self._roots if root.free_bytes() >= needed), self._roots[-1])
-        return str(chosen.path / uuid.uuid4().hex)
+        chosen = next((root for root in self._roots if root.free_bytes() >= room), self._roots[-1])
+        return str(chosen.path / uuid.uuid4().hex), room
 
     # -- the zygote ---------------------------------------------------------------------------------------------------
 
@@ -208,7 +218,13 @@ class ScorerPool:
         ours, theirs = socket.socketpair()
         tied = threading.current_thread() is threading.main_thread()
         command = [sys.executable, "-P", "-m", "bird_server.scoring.zygote"]
-        command += [str(theirs.fileno()), str(os.getpid()), str(int(tied)), *(str(root.path) for root in self._roots)]
+        command += [
+            str(theirs.fileno()),
+            str(os.getpid()),
+            str(int(tied)),
+            ",".join(sorted(self._without)),
+            *(str(root.path) for root in self._roots),
+        ]
         locks = [root.lock for root in self._roots]
         try:
             process = subprocess.Popen(  # noqa: ASYNC220 - an exec of milliseconds, from this very thread on purpose:
@@ -233,6 +249,8 @@ class ScorerPool:
         except (TimeoutError, asyncio.IncompleteReadError, ConnectionError) as error:
             await _end(_Zygote(process, reader, writer, {}))
             raise ScorerError("the scorer's process ended before it was ready") from error
+        if not all(hello["shut_in"].values()):
+            log.warning("action=scorings_less_shut_in %s", " ".join(f"{k}={v}" for k, v in hello["shut_in"].items()))
         return _Zygote(process, reader, writer, hello["versions"])
 
     async def _read(self, zygote: _Zygote) -> None:
@@ -267,13 +285,15 @@ class _ScratchRoot:
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
         self.lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._in_memory = footprint.in_memory(str(self.path))
 
     def free_bytes(self) -> int:
         try:
             room = os.statvfs(self.path)
         except OSError:
             return 0
-        return room.f_bavail * room.f_frsize
+        free = room.f_bavail * room.f_frsize
+        return min(free, procfs.available_memory()) if self._in_memory else free
 
     def clear(self) -> None:
         """Kill whoever still works below and remove what is there: the zygote that would have done it is dead."""
@@ -336,8 +356,8 @@ def _payload(job: ScoringJob) -> bytes:
     )
 
 
-def _order(kind: int, number: int, limit_s: float, root: bytes, payload: bytes) -> bytes:
-    return ORDER.pack(kind, number, limit_s, len(root), len(payload)) + root + payload
+def _order(kind: int, number: int, limit_s: float, room: int, root: bytes, payload: bytes) -> bytes:
+    return ORDER.pack(kind, number, limit_s, room, len(root), len(payload)) + root + payload
 
 
 async def _receive(reader: asyncio.StreamReader) -> dict[str, Any]:
@@ -368,15 +388,17 @@ def _result(job: ScoringJob, message: dict[str, Any], versions: dict[str, str]) 
     if message["type"] == "fault":
         raise ScorerError(message["message"])
     report: dict[str, Any] = json.loads(message["report"]) if message["report"] is not None else {}
-    if "fault" in report:
+    if "fault" in report and message["killed"] != "room":
         raise ScorerError(report["fault"])
-    if message["killed"] not in ("", "limit"):
+    if message["killed"] not in ("", "limit", "room"):
         raise ScorerError(f"the scoring was {message['killed']}")
     elapsed_ms: float = message["elapsed_ms"]
     if message["killed"] == "" and message["exit"] == 0 and "verdict" in report:
         verdict = Verdict(**report["verdict"])
         return ScoringResult(verdict, elapsed_ms, "completed", report["detail"], dict(versions))
-    detail = {"exit": message["exit"]}
+    detail: dict[str, Any] = {"exit": message["exit"]}
+    if message["killed"] == "room":
+        detail["cause"] = "it has written more than a scoring may"
     verdict = failure_verdict(plain(job.record))
     ended: Ended = "killed_at_limit" if message["killed"] == "limit" else "died"
     return ScoringResult(verdict, elapsed_ms, ended, detail, dict(versions))

@@ -1,8 +1,9 @@
-"""What the zygote asks /proc: its children, and whether the kernel has killed for want of memory."""
+"""What the zygote asks /proc: its children, free memory, and whether the kernel has killed for want of it."""
 
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 
@@ -41,3 +42,16 @@ def oom_kills() -> int:
         if name == "oom_kill":
             return int(value)
     return 0
+
+
+def available_memory() -> int:
+    """Bytes that programs can still have without swapping; where the kernel does not say, more than any machine has."""
+    try:
+        text = Path("/proc/meminfo").read_text(encoding="ascii")
+    except OSError:
+        return sys.maxsize
+    for line in text.splitlines():
+        name, _, value = line.partition(":")
+        if name == "MemAvailable":
+            return int(value.split()[0]) * 1024
+    return sys.maxsize

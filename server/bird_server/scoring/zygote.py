@@ -4,6 +4,9 @@ Started by exec and single-threaded, stdlib only, so that a fork copies no lock 
 a replica. It reads orders from a socket and answers on it; the end of the socket, or SIGTERM, ends it with all that it
 started. Frames to it: `ORDER`, then root and payload. Frames from it: a length, then JSON.
 
+At its start it finds out with what a scoring can be shut in here (`namespaces`, `landlock`). Where the kernel does not
+keep a scoring to its room on the disk, the zygote looks every now and then, and kills what has gone beyond.
+
 A scoring has ended when its process is reaped, everything below it is killed (its process group, and what left the
 group is adopted and killed too), and its directory is gone; only then is it answered.
 """
@@ -13,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+import mmap
 import os
 import platform
 import selectors
@@ -23,53 +27,24 @@ import sqlite3
 import struct
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bird_server.scoring import child, procfs, sandbox
+from bird_server.scoring import child, footprint, landlock, namespaces, procfs, sandbox
 
-#: kind, job, limit in seconds, bytes of the root path, bytes of the payload
-ORDER = struct.Struct("!BQdII")
+#: kind, job, limit in seconds, bytes that may be held on the disk, bytes of the root path, bytes of the payload
+ORDER = struct.Struct("!BQdQII")
 SCORE, CANCEL = 1, 2
 LENGTH = struct.Struct("!I")
 
-#: A report beyond this is no report: tests that flood descriptors must not fill the zygote.
-_REPORT_BYTES = 64 << 20
-_TOKEN_BYTES = 16
 #: Files and folders up to which a directory is removed between two events.
 _SMALL_TREE = 64
 #: Rounds of killing orphans that beget orphans before the next event is looked at.
 _SWEEPS = 50
-
-
-@dataclass(slots=True)
-class Report:
-    """Finds the one report in what comes out of a child's pipe: token, length, text; anything else is dropped."""
-
-    token: bytes
-    text: bytes | None = None
-    _buffer: bytearray = field(default_factory=bytearray)
-    _found: bool = False
-
-    def feed(self, data: bytes) -> None:
-        if self.text is not None:
-            return
-        self._buffer += data
-        if not self._found:
-            start = self._buffer.find(self.token)
-            if start < 0:
-                del self._buffer[: -(_TOKEN_BYTES - 1)]
-                return
-            del self._buffer[: start + _TOKEN_BYTES]
-            self._found = True
-        if len(self._buffer) >= LENGTH.size:
-            (length,) = LENGTH.unpack_from(self._buffer)
-            if length <= _REPORT_BYTES and len(self._buffer) >= LENGTH.size + length:
-                self.text = bytes(self._buffer[LENGTH.size : LENGTH.size + length])
-        if len(self._buffer) > _REPORT_BYTES + LENGTH.size:
-            self._buffer.clear()
+#: Seconds between two looks at what the watched scorings hold, and how much longer than a look the wait is at least.
+_LOOK_S, _LOOK_SHARE = 0.25, 10
 
 
 @dataclass(slots=True)
@@ -79,8 +54,8 @@ class Running:
     job: int
     pid: int
     root: str
-    pipe: int
-    report: Report
+    means: sandbox.Means
+    report: mmap.mmap
     started: float
     deadline: float
     killed: str = ""
@@ -90,11 +65,24 @@ class Running:
 
 
 class Zygote:
-    """The loop. `clock` gives seconds that only grow."""
+    """The loop.
 
-    def __init__(self, control: socket.socket, *, clock: Callable[[], float] = time.monotonic) -> None:
+    Args:
+        means: By folder of private directories: with what a scoring is shut in there. Elsewhere with Landlock.
+        clock: Gives seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        control: socket.socket,
+        means: Mapping[str, sandbox.Means],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._control = control
+        self._means = means
         self._clock = clock
+        self._next_look = clock()
         self._selector = selectors.DefaultSelector()
         self._inbox = bytearray()
         self._outbox = bytearray()
@@ -114,12 +102,17 @@ class Zygote:
     def run(self) -> None:
         """Serve until the socket ends."""
         versions = {"python": platform.python_version(), "sqlite": sqlite3.sqlite_version}
-        self._send({"type": "hello", "versions": versions})
+        shut_in = {
+            "namespaces": all(means.namespaces for means in self._means.values()),
+            "landlock": all(means.landlock for means in self._means.values()),
+        }
+        self._send({"type": "hello", "versions": versions, "shut_in": shut_in})
         while not self._stopping:
             for key, _ in self._selector.select(self._until_deadline()):
                 key.data()
             self._reap()
             self._enforce_deadlines()
+            self._enforce_room()
         self._end_all()
 
     # -- the socket ---------------------------------------------------------------------------------------------------
@@ -141,7 +134,7 @@ class Zygote:
 
     def _take_orders(self) -> None:
         while len(self._inbox) >= ORDER.size:
-            kind, job, limit_s, root_bytes, payload_bytes = ORDER.unpack_from(self._inbox)
+            kind, job, limit_s, room, root_bytes, payload_bytes = ORDER.unpack_from(self._inbox)
             end = ORDER.size + root_bytes + payload_bytes
             if len(self._inbox) < end:
                 return
@@ -149,7 +142,7 @@ class Zygote:
             payload = bytes(self._inbox[ORDER.size + root_bytes : end])
             del self._inbox[:end]
             if kind == SCORE:
-                self._start(job, limit_s, os.fsdecode(root), payload)
+                self._start(job, limit_s, room, os.fsdecode(root), payload)
             else:
                 self._cancel(job)
 
@@ -178,51 +171,32 @@ class Zygote:
 
     # -- children -----------------------------------------------------------------------------------------------------
 
-    def _start(self, job: int, limit_s: float, root: str, payload: bytes) -> None:
-        token = os.urandom(_TOKEN_BYTES)
+    def _start(self, job: int, limit_s: float, room: int, root: str, payload: bytes) -> None:
         parent = os.getpid()
+        known = self._means.get(str(Path(root).parent), sandbox.Means(False, True, False, 0))
+        means = replace(known, room=room)
         try:
-            read, write = os.pipe2(os.O_CLOEXEC)
+            report = child.new_report()
         except OSError as error:
-            self._send({"type": "fault", "job": job, "message": f"no pipe for the scoring: {error.strerror}"})
+            self._send({"type": "fault", "job": job, "message": f"no memory for the report: {error.strerror}"})
             return
         started = self._clock()
         try:
             pid = os.fork()
         except OSError as error:
-            os.close(read)
-            os.close(write)
+            report.close()
             self._send({"type": "fault", "job": job, "message": f"fork failed: {error.strerror}"})
             return
         if pid == 0:
-            child.main(payload, root, write, token, limit_s, parent)
-        os.close(write)
-        os.set_blocking(read, False)
-        running = Running(job, pid, root, read, Report(token), started, started + limit_s)
-        self._running[pid] = running
-        self._selector.register(read, selectors.EVENT_READ, lambda: self._drain(running))
+            for other in self._running.values():
+                other.report.close()  # a scoring shares nothing with the one beside it
+            child.main(payload, root, report, limit_s, parent, means)
+        self._running[pid] = Running(job, pid, root, means, report, started, started + limit_s)
 
     def _cancel(self, job: int) -> None:
         for running in self._running.values():
             if running.job == job and running.status is None:
                 self._kill(running, "cancelled")
-
-    def _drain(self, running: Running) -> None:
-        while True:
-            try:
-                data = os.read(running.pipe, 1 << 16)
-            except BlockingIOError:
-                return
-            if not data:
-                self._forget_pipe(running)
-                return
-            running.report.feed(data)
-
-    def _forget_pipe(self, running: Running) -> None:
-        if running.pipe >= 0:
-            self._selector.unregister(running.pipe)
-            os.close(running.pipe)
-            running.pipe = -1
 
     def _kill(self, running: Running, why: str) -> None:
         running.killed = running.killed or why
@@ -231,14 +205,27 @@ class Zygote:
                 kill(running.pid, signal.SIGKILL)
 
     def _until_deadline(self) -> float | None:
-        deadlines = [running.deadline for running in self._running.values() if not running.killed]
-        return max(0.0, min(deadlines) - self._clock()) if deadlines else None
+        running = [running for running in self._running.values() if not running.killed]
+        moments = [one.deadline for one in running]
+        if any(not one.means.bounded for one in running):
+            moments.append(self._next_look)
+        return max(0.0, min(moments) - self._clock()) if moments else None
 
     def _enforce_deadlines(self) -> None:
         now = self._clock()
         for running in self._running.values():
             if running.status is None and not running.killed and now >= running.deadline:
                 self._kill(running, "limit")
+
+    def _enforce_room(self) -> None:
+        now = self._clock()
+        if now < self._next_look:
+            return
+        for running in self._running.values():
+            if running.status is None and not running.killed and _beyond_its_room(running):
+                self._kill(running, "room")
+        looked = self._clock()
+        self._next_look = looked + max(_LOOK_S, _LOOK_SHARE * (looked - now))
 
     def _on_wake(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -261,14 +248,11 @@ class Zygote:
         running.elapsed_ms = (self._clock() - running.started) * 1000
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(running.pid, signal.SIGKILL)
-        if running.pipe >= 0:
-            self._drain(running)
-            self._forget_pipe(running)
-        if running.report.text is None:
-            _read_report_file(running)
         _, running.status = os.waitpid(running.pid, 0)
         del self._running[running.pid]
         self._sweep_orphans()
+        if not running.killed and _beyond_its_room(running):
+            running.killed = "room"
         remover = remove_tree(running.root)
         if remover is None:
             self._answer(running)
@@ -298,8 +282,9 @@ class Zygote:
             "exit": code,
             "killed": "" if running.killed == "-" else running.killed,
             "elapsed_ms": running.elapsed_ms,
-            "report": None if running.report.text is None else running.report.text.decode("ascii", "replace"),
+            "report": child.read_report(running.report),
         }
+        running.report.close()
         if code == -signal.SIGKILL and message["killed"] == "" and self._memory_ran_out():
             message = {"type": "fault", "job": running.job, "message": "the machine ran out of memory"}
         self._send(message)
@@ -320,14 +305,9 @@ class Zygote:
         self._sweep_orphans()
 
 
-def _read_report_file(running: Running) -> None:
-    path = child.report_file(running.root, running.report.token)
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return
-    with os.fdopen(descriptor, "rb") as stream, contextlib.suppress(OSError):
-        running.report.feed(stream.read(_REPORT_BYTES))
+def _beyond_its_room(running: Running) -> bool:
+    means, pid = running.means, running.pid if running.status is None else None
+    return not means.bounded and footprint.exceeds(running.root, pid, means.room)
 
 
 def _heard(number: int, frame: object) -> None:
@@ -358,24 +338,37 @@ def remove_tree(root: str) -> int | None:
     return pid
 
 
+def find_means(roots: Iterable[str], without: Container[str]) -> dict[str, sandbox.Means]:
+    """With what scorings below each of these folders can be shut in; `without` names what shall not be used."""
+    has_landlock = "landlock" not in without and landlock.abi() >= landlock.MINIMUM_ABI
+    found: dict[str, sandbox.Means] = {}
+    for root in roots:
+        in_memory = footprint.in_memory(root)
+        has_namespaces = "namespaces" not in without and namespaces.available(root, in_memory=in_memory)
+        found[root] = sandbox.Means(has_namespaces, has_landlock, in_memory, 0)
+    return found
+
+
 def main() -> None:
-    """`python -m bird_server.scoring.zygote FD PARENT TIED ROOT…`.
+    """`python -m bird_server.scoring.zygote FD PARENT TIED WITHOUT ROOT…`.
 
     The socket's descriptor; the parent's pid; 1 where the parent's main thread has started us, whose end is the
-    parent's, else 0; and the folders of the private directories, which go with the parent.
+    parent's, else 0; what a scoring is not to be shut in with, words with commas between; and the folders of the
+    private directories, which go with the parent.
     """
-    descriptor, parent, tied = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "1"
+    descriptor, parent, tied, without = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "1", sys.argv[4]
+    roots = sys.argv[5:]
     sandbox.become_subreaper()
     control = socket.socket(fileno=descriptor)
     os.set_inheritable(descriptor, False)
-    zygote = Zygote(control)
+    zygote = Zygote(control, find_means(roots, without.split(",")))
     gc.collect()
     gc.freeze()  # a child's collections then leave our pages shared
     if tied:
         sandbox.die_with_parent(signal.SIGTERM, parent)
     zygote.run()
     if os.getppid() != parent:
-        for root in sys.argv[4:]:
+        for root in roots:
             shutil.rmtree(root, ignore_errors=True)
 
 

@@ -67,6 +67,10 @@ def entries(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
+def is_there(path: str) -> bool:
+    return os.path.lexists(path)
+
+
 def zygote_pid() -> int:
     """The zygote that this process has started."""
     found = [pid for pid in procfs.children() if b"bird_server.scoring.zygote" in _command_line(pid)]

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from bird_server.scoring.child import REPORT_BYTES, new_report, read_report, write_report
 from bird_server.scoring.job import ScoringJob, failure_verdict
 from bird_server.scoring.pool import ScorerPool
 from server.scoring.support import SHARED_LOOP, job
@@ -49,7 +55,7 @@ async def test_a_test_that_ends_the_process_gets_the_failure_record(
     [
         "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()",
         "import threading; threading.Thread(target=lambda: None).start()",
-        "import os; os.closerange(3, 4096)",
+        "import os; os.closerange(0, 1 << 20)",
         "import os\nif os.fork() == 0: os._exit(7)",
         "import os; os.fork()",
         "import os\nfor fd in range(3, 64):\n    try: os.write(fd, b'noise' * 1000)\n    except OSError: pass\n",
@@ -81,3 +87,27 @@ async def test_detail_tells_the_statement_that_failed_and_is_no_part_of_the_verd
     }
     assert phases["issue"]["statement_error"]["message"] == "no such table: nowhere"
     assert "detail" not in result.verdict.as_dict()
+
+
+@given(st.dictionaries(st.text(), st.text() | st.integers()))
+@settings(max_examples=30, deadline=None)
+def test_a_report_arrives_as_it_was_written(told: dict[str, Any]) -> None:
+    with new_report() as report:
+        assert read_report(report) is None
+        write_report(report, told)
+        text = read_report(report)
+    assert text is not None
+    assert json.loads(text) == told
+
+
+def test_a_report_that_does_not_fit_is_none() -> None:
+    with new_report() as report:
+        write_report(report, {"x": "y" * REPORT_BYTES})
+        assert read_report(report) is None
+
+
+@pytest.mark.parametrize("length", [0, REPORT_BYTES, 2**64 - 1])
+def test_a_length_that_cannot_be_is_no_report(length: int) -> None:
+    with new_report() as report:
+        report[:8] = length.to_bytes(8, sys.byteorder)
+        assert read_report(report) is None

@@ -1,14 +1,27 @@
-"""Out of reach: the source database, the parent, the network; and what stays open."""
+"""Out of reach where there are no namespaces: the source database, other scorings, the parent; and what stays open."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from bird_server.scoring import landlock
+from bird_server.scoring.namespaces import TEMPORARY
 from bird_server.scoring.pool import ScorerPool
-from server.scoring.support import SHARED_LOOP, job, sha256
+from server.scoring.support import SHARED_LOOP, is_there, job, make_database, sha256
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def pool(scratch: Path) -> AsyncIterator[ScorerPool]:
+    async with ScorerPool(scratch=scratch, without=frozenset({"namespaces"})) as started:
+        yield started
+
 
 needs_landlock = pytest.mark.skipif(
     landlock.abi() < landlock.MINIMUM_ABI, reason="this kernel has no Landlock that can refuse a truncation"
@@ -81,15 +94,57 @@ async def test_what_tests_need_stays_open(pool: ScorerPool, database: Path) -> N
     """
     result = await pool.score(job(database, body))
     assert result.verdict.status == "success", result.detail
-    assert result.detail["landlock"] is True
+    assert result.detail["isolation"] == "landlock"
 
 
-def test_a_temporary_folder_is_open_unless_the_source_is_in_it() -> None:
-    assert landlock.open_folders(Path("/var/lib/data/db.sqlite")) == ["/tmp", "/var/tmp", "/dev/shm"]
-    assert landlock.open_folders(Path("/tmp/data/db.sqlite").absolute())[-1] == "/dev/shm"
-    assert "/tmp" not in landlock.open_folders(Path("/tmp/data/db.sqlite"))
+@needs_landlock
+@pytest.mark.parametrize("folder", TEMPORARY)
+@SHARED_LOOP
+async def test_a_shared_temporary_folder_cannot_be_written(pool: ScorerPool, database: Path, folder: str) -> None:
+    path = f"{folder}/bird-test-{os.urandom(8).hex()}"
+    body = f"""
+        try:
+            open({path!r}, "w")
+        except PermissionError:
+            pass
+        else:
+            assert 0
+    """
+    result = await pool.score(job(database, body, pred=["SELECT 1", f"ATTACH '{path}' AS z"]))
+    assert result.verdict.execution_error
+    assert (await pool.score(job(database, body))).verdict.status == "success"
+    assert not is_there(path)
+
+
+@needs_landlock
+@pytest.mark.parametrize("place", [Path("/dev/shm"), None])
+@SHARED_LOOP
+async def test_what_lies_beside_a_private_directory_is_out_of_reach(
+    pool: ScorerPool, database: Path, scratch: Path, place: Path | None
+) -> None:
+    folder = tempfile.mkdtemp(prefix="bird-test-", dir=place or scratch)
+    neighbour = make_database(Path(folder, "neighbour.sqlite"))
+    try:
+        body = f"""
+            import os
+            for access in (os.listdir, lambda folder: open(folder + "/neighbour.sqlite", "rb")):
+                try:
+                    access({folder!r})
+                except PermissionError:
+                    pass
+                else:
+                    assert 0
+        """
+        result = await pool.score(job(database, body))
+        assert result.verdict.status == "success", result.detail
+        before = sha256(neighbour)
+        result = await pool.score(job(database, pred=[f"ATTACH '{neighbour}' AS n", "DELETE FROM n.t"]))
+        assert result.verdict.execution_error
+        assert sha256(neighbour) == before
+    finally:
+        shutil.rmtree(folder)
 
 
 def test_an_old_kernel_restricts_nothing_and_says_so(tmp_path: Path) -> None:
-    assert landlock.restrict(tmp_path, tmp_path / "db.sqlite", version=2) is False
-    assert landlock.restrict(tmp_path, tmp_path / "db.sqlite", version=0) is False
+    assert landlock.restrict([str(tmp_path)], version=2) is False
+    assert landlock.restrict([str(tmp_path)], version=0) is False

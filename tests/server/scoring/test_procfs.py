@@ -24,3 +24,7 @@ def test_a_process_that_is_gone_has_no_children() -> None:
 
 def test_the_kernels_count_is_a_number() -> None:
     assert procfs.oom_kills() >= 0
+
+
+def test_there_is_memory_to_be_had() -> None:
+    assert procfs.available_memory() > 1 << 20

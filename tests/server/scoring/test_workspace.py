@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bird_server.scoring.workspace import PrivateWorkspace, WorkspaceError
+from bird_server.scoring.workspace import PrivateWorkspace, WorkspaceError, open_source
 
 
 def count(path: str) -> int:
@@ -21,7 +21,7 @@ def count(path: str) -> int:
 
 
 def test_the_file_is_a_true_copy_in_the_evaluators_layout(tmp_path: Path, database: Path) -> None:
-    workspace = PrivateWorkspace(tmp_path / "root", "shop", database, copies=1)
+    workspace = PrivateWorkspace(tmp_path / "root", "shop", open_source(database), copies=1)
     assert workspace.db_path == "./sqlite_databases_test/shop/shop.sqlite"
     assert Path(workspace.file) == tmp_path / "root/sqlite_databases_test/shop/shop.sqlite"
     assert Path(workspace.file).read_bytes() == database.read_bytes()
@@ -30,13 +30,15 @@ def test_the_file_is_a_true_copy_in_the_evaluators_layout(tmp_path: Path, databa
 
 @pytest.mark.parametrize("name", [None, 5, "", "..", ".", "a/b", "x?y", "a\0b", "x" * 300])
 def test_a_name_that_is_no_file_name_becomes_another(tmp_path: Path, database: Path, name: Any) -> None:
-    assert PrivateWorkspace(tmp_path / "root", name, database, copies=1).db_path.endswith("/database.sqlite")
+    assert PrivateWorkspace(tmp_path / "root", name, open_source(database), copies=1).db_path.endswith(
+        "/database.sqlite"
+    )
 
 
 def test_a_reset_brings_the_content_back_and_open_connections_stay_on_the_old_file(
     tmp_path: Path, database: Path
 ) -> None:
-    workspace = PrivateWorkspace(tmp_path / "root", "shop", database, copies=3)
+    workspace = PrivateWorkspace(tmp_path / "root", "shop", open_source(database), copies=3)
     with closing(sqlite3.connect(workspace.file)) as old:
         for _ in range(2):
             Path(f"{workspace.file}-journal").touch()
@@ -54,7 +56,7 @@ def test_a_reset_brings_the_content_back_and_open_connections_stay_on_the_old_fi
 
 
 def test_resets_work_after_the_source_is_gone(tmp_path: Path, database: Path) -> None:
-    workspace = PrivateWorkspace(tmp_path / "root", "shop", database, copies=2)
+    workspace = PrivateWorkspace(tmp_path / "root", "shop", open_source(database), copies=2)
     database.unlink()
     workspace.reset()
     assert count(workspace.file) == 3
@@ -65,18 +67,18 @@ def test_what_is_no_database_is_refused(tmp_path: Path, content: bytes) -> None:
     source = tmp_path / "source"
     source.write_bytes(content)
     with pytest.raises(WorkspaceError, match="not a SQLite file"):
-        PrivateWorkspace(tmp_path / "root", "shop", source, copies=1)
+        PrivateWorkspace(tmp_path / "root", "shop", open_source(source), copies=1)
 
 
 def test_an_empty_file_is_an_empty_database(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.touch()
-    assert PrivateWorkspace(tmp_path / "root", "shop", source, copies=1).file
+    assert PrivateWorkspace(tmp_path / "root", "shop", open_source(source), copies=1).file
 
 
 def test_a_source_that_is_not_there_is_named_as_such(tmp_path: Path) -> None:
     with pytest.raises(WorkspaceError, match="No such file"):
-        PrivateWorkspace(tmp_path / "root", "shop", tmp_path / "nothing", copies=1)
+        PrivateWorkspace(tmp_path / "root", "shop", open_source(tmp_path / "nothing"), copies=1)
 
 
 def _full() -> sqlite3.OperationalError:
@@ -85,11 +87,13 @@ def _full() -> sqlite3.OperationalError:
     return error
 
 
-@pytest.mark.parametrize(("free_blocks", "starved"), [(0, True), (1_000_000, False)])
-def test_a_full_disk_under_us_is_not_the_statements_fault(
-    tmp_path: Path, database: Path, monkeypatch: pytest.MonkeyPatch, free_blocks: int, starved: bool
+@pytest.mark.parametrize(
+    ("free_blocks", "shared", "starved"), [(0, True, True), (1_000_000, True, False), (0, False, False)]
+)
+def test_a_full_disk_that_others_share_is_not_the_statements_fault(
+    tmp_path: Path, database: Path, monkeypatch: pytest.MonkeyPatch, free_blocks: int, shared: bool, starved: bool
 ) -> None:
-    workspace = PrivateWorkspace(tmp_path / "root", "shop", database, copies=1)
+    workspace = PrivateWorkspace(tmp_path / "root", "shop", open_source(database), copies=1, shared_disk=shared)
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=free_blocks, f_frsize=4096))
     workspace.observe(sqlite3.OperationalError("no such table: x"))
     workspace.observe(ValueError())

@@ -1,16 +1,14 @@
-"""The zygote: limits, what outlives a scoring, directories, and the report among the noise."""
+"""The zygote: limits, what outlives a scoring, directories, and what a scoring is shut in with."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from bird_server.scoring.job import failure_verdict
 from bird_server.scoring.pool import ScorerPool
-from bird_server.scoring.zygote import LENGTH, Report, remove_tree
+from bird_server.scoring.zygote import find_means, remove_tree
 from server.scoring.support import FOREVER, SHARED_LOOP, job, left_in, message, sha256, wait_gone
 
 ENDLESS_SQL = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM c) SELECT count(*) FROM c"
@@ -121,27 +119,7 @@ def test_a_small_tree_is_removed_at_once(tmp_path: Path) -> None:
     assert remove_tree(str(root)) is None
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.binary(max_size=200), st.binary(max_size=200), st.binary(max_size=100), st.integers(1, 64))
-def test_a_report_is_found_among_noise_however_it_is_cut(noise: bytes, text: bytes, after: bytes, piece: int) -> None:
-    token = b"0123456789abcdef"
-    stream = noise.replace(b"0", b"") + token + LENGTH.pack(len(text)) + text + after
-    report = Report(token)
-    for start in range(0, len(stream), piece):
-        report.feed(stream[start : start + piece])
-    assert report.text == text
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.binary(max_size=300))
-def test_noise_alone_is_no_report(noise: bytes) -> None:
-    report = Report(b"0123456789abcdef")
-    report.feed(noise)
-    assert report.text is None
-
-
-def test_a_report_cut_short_is_none() -> None:
-    token = b"0123456789abcdef"
-    report = Report(token)
-    report.feed(token + LENGTH.pack(10) + b"nine byte")
-    assert report.text is None
+def test_what_shall_not_be_used_is_not(tmp_path: Path) -> None:
+    (means,) = find_means([str(tmp_path)], ["namespaces", "landlock"]).values()
+    assert (means.namespaces, means.landlock, means.bounded) == (False, False, False)
+    assert list(tmp_path.iterdir()) == []
