@@ -86,6 +86,7 @@ class Execution:
         transaction_rolled_back: A transaction that was open before the failing statement is gone after it.
         position: The committed state now.
         elapsed_ms, cpu_ms: Milliseconds on the wall, and of this thread's processor time.
+        parked_ms: Milliseconds that it waited for its turn on a processor (see `gate`); not part of `elapsed_ms`.
         digest: The digest of the statement whose result is shown, or of the failing one; of nothing, 64 zeros.
     """
 
@@ -104,6 +105,7 @@ class Execution:
     elapsed_ms: float
     cpu_ms: float
     digest: str
+    parked_ms: float = 0.0
 
 
 class _Head:
@@ -189,8 +191,7 @@ class Runner:
 
     def _next(self, text: str, offset: int, limits: Limits) -> tuple[_Head, StatementResult]:
         """Run the statement that begins at an offset, or find that there is none."""
-        clock = self._meter.clock
-        start = clock.monotonic()
+        start = self._meter.wall_s
         before = self._connection.in_transaction
         head = self._peek_windows(text, offset)
         if head is None:
@@ -201,7 +202,7 @@ class Runner:
             head, result = self._attempt(head.sql, limits)
         else:
             result = StatementResult(head.sql)
-        result.elapsed_ms = (clock.monotonic() - start) * 1e3
+        result.elapsed_ms = (self._meter.wall_s - start) * 1e3
         if result.error is not None and before and not self._connection.in_transaction:
             self.transaction_rolled_back = True
         return head, result

@@ -25,11 +25,13 @@ from bird_snapshots.execution import Execution, Runner, last_result
 from bird_snapshots.failures import Outcome
 from bird_snapshots.files import FileOps, sidecar
 from bird_snapshots.format import FRAME_HEADER_BYTES, FrameHeader, frame_offset, parse_frame_header, wal_bytes
+from bird_snapshots.gate import Gate
 from bird_snapshots.limits import DEFAULT_LIMITS, Limits
 from bird_snapshots.meter import Clock, Meter
 from bird_snapshots.policy import Policy
 from bird_snapshots.position import Position
 from bird_snapshots.sql import query
+from bird_snapshots.watchdog import Watchdog
 
 _NOTHING = "0" * 64
 
@@ -40,6 +42,8 @@ class Workshop:
 
     files: FileOps
     clock: Clock
+    gate: Gate
+    watchdog: Watchdog
     replicas: Path
     temporary: Path
     refused_functions: frozenset[str]
@@ -67,12 +71,15 @@ class Replica:
         self._checksum: tuple[int, tuple[int, int]] | None = None
         self._turn = threading.Lock()
         self._closed = False
+        self._orphaned = False
         self._policy = Policy(workshop.refused_functions)
         self._account = vfs.TemporaryFiles(workshop.temporary)
         self._meter = Meter(
             self._wal,
             self._account,
             workshop.clock,
+            gate=workshop.gate,
+            watchdog=workshop.watchdog,
             committed_bytes=lambda: wal_bytes(self._frames, self._page_size),
             free_bytes=lambda: workshop.files.free_bytes(workshop.replicas),
         )
@@ -104,13 +111,19 @@ class Replica:
                 yield
         finally:
             self._turn.release()
+            if self._orphaned:
+                self.release()
 
-    def execute(self, text: str, limits: Limits = DEFAULT_LIMITS) -> Execution:
+    def execute(
+        self, text: str, limits: Limits = DEFAULT_LIMITS, *, on_long: Callable[[], None] | None = None
+    ) -> Execution:
         """Run a text of SQL to its end or to its first failing statement.
 
         Args:
             text: Any number of statements. See `execution` for how they are split and run.
             limits: What this call may use.
+            on_long: Called once, on this thread and within a statement, when the call has used so much processor time
+                that from now on it takes turns with others (see `gate`). It must be short and raise nothing.
 
         Raises:
             ReplicaBusy: Another thread is executing here.
@@ -119,7 +132,7 @@ class Replica:
                 the position before this call to repeat it.
         """
         with self._own():
-            self._meter.start(limits)
+            self._meter.start(limits, on_long)
             try:
                 with translated("executing a text"):
                     statements = self._runner.run(text, limits)
@@ -144,6 +157,7 @@ class Replica:
                 transaction_rolled_back=self._runner.transaction_rolled_back,
                 position=self._position(),
                 elapsed_ms=elapsed * 1e3,
+                parked_ms=self._meter.parked_s * 1e3,
                 cpu_ms=cpu * 1e3,
                 digest=result.digest if result else _NOTHING,
             )
@@ -243,19 +257,41 @@ class Replica:
         """The same without owning the replica: what another thread is writing may be counted or not."""
         return self._meter.wal_file_bytes() + self._account.bytes()
 
-    def release(self) -> None:
-        """End the replica and remove its files. Ends a statement that is running; a second call does nothing."""
-        self._meter.closing = True
-        with self._turn:
-            if self._closed:
-                return
-            self._closed = True
-            try:
-                self._connection.close(True)
-            finally:
-                self._account.close()
-                self._workshop.forget(self)
-                remove(self._workshop.files, self._path)
+    def end_call(self) -> None:
+        """End the statement that is running, and refuse every other, without waiting: the replica is to be released."""
+        self._meter.close()
+
+    def release(self, wait_s: float | None = None) -> bool:
+        """End the replica and remove its files. Ends a statement that is running; a second call does nothing.
+
+        Args:
+            wait_s: How long to wait for the running statement, which SQLite may not be able to end (one row that takes
+                minutes); as long as it takes where left out.
+
+        Returns:
+            Whether the replica is gone. If not, the thread that is executing removes it when it comes back.
+        """
+        self._meter.close()
+        if not self._turn.acquire(timeout=-1 if wait_s is None else wait_s):
+            self._orphaned = True
+            if not self._turn.acquire(blocking=False):
+                return False
+        try:
+            self._close()
+        finally:
+            self._turn.release()
+        return True
+
+    def _close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._connection.close(True)
+        finally:
+            self._account.close()
+            self._workshop.forget(self)
+            remove(self._workshop.files, self._path)
 
     def __repr__(self) -> str:
         return f"<Replica {self.generation[:8]} of {self.digest[:8]}, {self._frames} frames>"

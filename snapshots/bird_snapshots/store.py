@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import warnings
 from collections import Counter
 from dataclasses import dataclass
@@ -23,11 +24,13 @@ import apsw
 
 from bird_snapshots.errors import SnapshotError, StoreBusy, StoreClosed, translated
 from bird_snapshots.files import OS_FILES, SIDECARS, FileOps
+from bird_snapshots.gate import Gate
 from bird_snapshots.meter import SYSTEM_CLOCK, Clock
 from bird_snapshots.policy import FORBIDDEN_FUNCTIONS
 from bird_snapshots.replica import Replica, Workshop, make
 from bird_snapshots.sql import query
 from bird_snapshots.template import TemplateStore
+from bird_snapshots.watchdog import Watchdog
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ class Store:
         float_digits: Digits in which a REAL becomes text (SQLite before 3.53 used 15); None leaves them to SQLite.
         files: The file operations.
         clock: Processor time of a thread, and time on the wall.
+        gate: Where calls that compute for long take turns; one with a place for each core where left out.
 
     Raises:
         StoreBusy: A living process owns the store.
@@ -70,6 +74,7 @@ class Store:
         float_digits: int | None = None,
         files: FileOps = OS_FILES,
         clock: Clock = SYSTEM_CLOCK,
+        gate: Gate | None = None,
     ) -> None:
         self._lock: int | None = None
         self.root = Path(root).absolute()
@@ -77,6 +82,7 @@ class Store:
         self._replicas: dict[str, Replica] = {}
         self._served: Counter[str] = Counter()
         self._guard = threading.Lock()
+        self._watchdog = Watchdog()
         self.templates = TemplateStore(self.root, files=files)
         self._lock = self._take()
         try:
@@ -86,6 +92,8 @@ class Store:
             self._workshop = Workshop(
                 files=files,
                 clock=clock,
+                gate=gate or Gate(),
+                watchdog=self._watchdog,
                 replicas=self.root / "replicas",
                 temporary=self.root / "tmp",
                 refused_functions=refused_functions(engine_functions),
@@ -167,8 +175,16 @@ class Store:
             by_template={digest: (live[digest], count) for digest, count in sorted(served.items())},
         )
 
-    def close(self) -> None:
+    def close(self, wait_s: float | None = None) -> int:
         """Release every replica, then the store itself; a second call does nothing.
+
+        Args:
+            wait_s: How long to wait in all for running statements that SQLite cannot end; as long as they take where
+                left out.
+
+        Returns:
+            How many replicas could not be released in that time. They are when their statement ends; the files of one
+            whose process ends first are swept by the next owner.
 
         Raises:
             SnapshotError: The first of what went wrong; the store is released all the same.
@@ -177,16 +193,22 @@ class Store:
             lock, self._lock = self._lock, None
             replicas = list(self._replicas.values())
         if lock is None:
-            return
+            return 0
         first: SnapshotError | None = None
+        left = 0
+        deadline = None if wait_s is None else time.monotonic() + wait_s
+        for replica in replicas:
+            replica.end_call()  # all at once, so that none waits behind another
         for replica in replicas:
             try:
-                replica.release()
+                left += not replica.release(None if deadline is None else max(0.0, deadline - time.monotonic()))
             except SnapshotError as error:
                 first = first or error
+        self._watchdog.close()
         os.close(lock)
         if first is not None:
             raise first
+        return left
 
     def __enter__(self) -> Self:
         return self

@@ -110,7 +110,11 @@ class SteppedClock:
     def __init__(self, *, cpu_step_s: float = 0.0, wall_step_s: float = 0.0) -> None:
         self.cpu_s = self.wall_s = 0.0
         self.cpu_step_s, self.wall_step_s = cpu_step_s, wall_step_s
-        self.clock = Clock(thread_time=self._thread_time, monotonic=self._monotonic)
+        self.clock = Clock(
+            thread_time=self._thread_time,
+            monotonic=self._monotonic,
+            observer=lambda: lambda: (self.cpu_s, self.wall_s),  # who only watches moves nothing
+        )
 
     def _thread_time(self) -> float:
         self.cpu_s += self.cpu_step_s

@@ -10,14 +10,24 @@ import pytest
 
 from bird_snapshots.errors import EngineFault, ReplicaClosed, SnapshotError, StoreFull, TemplateDamaged
 from bird_snapshots.failures import Outcome, SqlFailure, failure_of, invalid_text, missing_parameter
+from bird_snapshots.gate import Gate
 from bird_snapshots.meter import SYSTEM_CLOCK, Meter, Stop
 from bird_snapshots.vfs import TemporaryFiles
+from bird_snapshots.watchdog import Watchdog
 
 
 @pytest.fixture
 def meter(tmp_path: Path) -> Meter:
     account = TemporaryFiles(tmp_path)
-    return Meter(tmp_path / "x-wal", account, SYSTEM_CLOCK, committed_bytes=lambda: 0, free_bytes=lambda: 10**12)
+    return Meter(
+        tmp_path / "x-wal",
+        account,
+        SYSTEM_CLOCK,
+        gate=Gate(1),
+        watchdog=Watchdog(),
+        committed_bytes=lambda: 0,
+        free_bytes=lambda: 10**12,
+    )
 
 
 @pytest.fixture

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from bird_snapshots.errors import ReplicaClosed
+from bird_snapshots.execution import Execution
 from bird_snapshots.failures import Outcome
+from bird_snapshots.gate import Gate, Visit
 from bird_snapshots.limits import Limits
+from bird_snapshots.meter import Stop
 from bird_snapshots.replica import Replica
 from bird_snapshots.store import Store
 from bird_snapshots.template import Template
 from bird_snapshots.testing import SteppedClock
 
 RUNAWAY = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT count(*) FROM c"
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Look again and again, for at most half a minute."""
+    looks = threading.Event()
+    for _ in range(30_000):
+        if condition():
+            return
+        looks.wait(0.001)
+    raise AssertionError("it did not come to pass")
 
 
 @pytest.fixture
@@ -78,6 +91,177 @@ class TestDeadlines:
         result = replica.execute(RUNAWAY, Limits(cpu_s=0.05))
         assert result.outcome is Outcome.TIMEOUT
         assert result.cpu_ms >= 50
+
+
+class TestTurns:
+    """What computes for long waits for its turn, and that is nobody's time."""
+
+    @pytest.fixture
+    def clock(self) -> SteppedClock:
+        return SteppedClock()
+
+    @pytest.fixture
+    def gate(self) -> Gate:
+        return Gate(1, after_s=5.0, slice_s=5.0)
+
+    @pytest.fixture
+    def shared(self, store: Store, clock: SteppedClock, gate: Gate) -> Iterator[Store]:
+        store.close()
+        with Store(store.root, clock=clock.clock, gate=gate) as again:
+            yield again
+
+    def test_a_short_call_never_comes_to_the_gate(self, shared: Store, template: Template, gate: Gate) -> None:
+        gate.ask(Visit(), 0)
+        called = list[None]()
+        result = shared.acquire(template.digest).execute("SELECT 1", on_long=lambda: called.append(None))
+        assert (result.rows, result.parked_ms, called) == ([(1,)], 0.0, [])
+
+    def test_waiting_counts_neither_as_wall_time_nor_against_the_limit(
+        self, shared: Store, template: Template, clock: SteppedClock, gate: Gate
+    ) -> None:
+        replica, blocker, longs = shared.acquire(template.digest), Visit(), list[None]()
+        gate.ask(blocker, 0)
+        results = list[Execution]()
+        clock.cpu_step_s = 1.0
+        limits = Limits(cpu_s=20, wall_s=50)
+        thread = threading.Thread(
+            target=lambda: results.append(replica.execute(RUNAWAY, limits, on_long=lambda: longs.append(None)))
+        )
+        thread.start()
+        wait_until(lambda: gate.waiting == 1)
+        clock.wall_s += 1_000
+        replica._meter.watch()  # the watchdog, too, leaves a parked call alone
+        gate.leave(blocker)
+        thread.join(30)
+        (result,) = results
+        assert result.outcome is Outcome.TIMEOUT
+        assert result.parked_ms == 1_000_000
+        assert result.elapsed_ms == 0
+        assert result.statements[0].elapsed_ms == 0
+        assert len(longs) == 1
+        assert gate.ask(Visit(), 0), "it has left the gate"
+
+    def test_many_runaways_at_once_all_have_their_processor_time(self, store: Store, template: Template) -> None:
+        store.close()
+        gate = Gate(1, after_s=0.005, slice_s=0.005)
+        with Store(store.root, gate=gate) as shared:
+            replicas = [shared.acquire(template.digest) for _ in range(8)]
+            results = list[Execution]()
+            limits = Limits(cpu_s=0.05, wall_s=30)
+            threads = [
+                threading.Thread(target=lambda each=each: results.append(each.execute(RUNAWAY, limits)))
+                for each in replicas
+            ]
+            for each in threads:
+                each.start()
+            for each in threads:
+                each.join(60)
+            assert [each.outcome for each in results] == [Outcome.TIMEOUT] * 8
+            assert sum(each.parked_ms > 0 for each in results) >= 7
+
+    @pytest.mark.parametrize("closed", ["replica", "store"])
+    def test_a_parked_call_ends_with_its_replica(
+        self, shared: Store, template: Template, clock: SteppedClock, gate: Gate, closed: str
+    ) -> None:
+        replica, caught = shared.acquire(template.digest), list[BaseException]()
+        gate.ask(Visit(), 0)
+        clock.cpu_step_s = 1.0
+
+        def run() -> None:
+            try:
+                replica.execute(RUNAWAY, Limits(cpu_s=1_000))
+            except ReplicaClosed as error:
+                caught.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        wait_until(lambda: gate.waiting == 1)
+        (replica.release if closed == "replica" else shared.close)()
+        thread.join(30)
+        assert len(caught) == 1
+        assert gate.waiting == 0
+        assert not list((shared.root / "replicas").iterdir())
+
+
+class TestWatchdog:
+    """Statements that SQLite does not look at for long: a row takes long, and 20,000 steps half a minute."""
+
+    SLOW = """
+        WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c),
+        d(x, y) AS MATERIALIZED (SELECT printf('%.*c', 60000, 'a'), printf('%.*c', 40000, 'a') || 'b')
+        SELECT sum(instr(x, y || i)) FROM c, d
+    """
+
+    @pytest.mark.parametrize(
+        ("limits", "outcome"),
+        [(Limits(cpu_s=0.05), Outcome.TIMEOUT), (Limits(cpu_s=600, wall_s=0.05), Outcome.STARVED)],
+    )
+    def test_they_end_by_the_same_limits(self, replica: Replica, limits: Limits, outcome: Outcome) -> None:
+        result = replica.execute(self.SLOW, limits)
+        assert result.outcome is outcome
+        assert result.cpu_ms < 15_000, "it did not wait for SQLite's own look"
+        assert replica.execute("SELECT count(*) FROM t").rows == [(100,)]
+
+    def test_nothing_is_interrupted_that_has_time(self, store: Store, template: Template) -> None:
+        store.close()
+        clock = SteppedClock()
+        with Store(store.root, clock=clock.clock) as again:
+            replica = again.acquire(template.digest)
+            meter = replica._meter
+            meter.watch()  # nothing runs
+            meter.start(Limits(cpu_s=5, wall_s=50))
+            clock.cpu_s, clock.wall_s = 5.0, 50.0
+            meter.watch()
+            assert meter.stopped is None
+            clock.wall_s = 51.0
+            meter.watch()
+            assert meter.stopped is Stop.WALL
+            meter.finish()
+            meter.start(Limits(cpu_s=5, wall_s=50))
+            clock.cpu_s = 11.0
+            meter.watch()
+            assert meter.stopped is Stop.CPU
+            assert meter.check()
+            meter.finish()
+            assert replica.execute("SELECT 1").rows == [(1,)], "an interrupt ends with its call"
+
+    def test_release_ends_them(self, replica: Replica) -> None:
+        caught, begun = list[BaseException](), threading.Event()
+
+        def run() -> None:
+            begun.set()
+            try:
+                replica.execute(self.SLOW, Limits(cpu_s=600))
+            except ReplicaClosed as error:
+                caught.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        wait_until(lambda: replica._meter.running)
+        assert replica.release()
+        thread.join(30)
+        assert len(caught) == 1
+
+    def test_what_cannot_be_ended_is_left_behind_and_removed_when_it_comes_back(
+        self, store: Store, template: Template
+    ) -> None:
+        busy, idle = store.acquire(template.digest), store.acquire(template.digest)
+        with busy._own():  # as a thread does that is deep in one row
+            thread = threading.Thread(target=lambda: left.append(store.close(0.01)))
+            left = list[int]()
+            thread.start()
+            thread.join(30)
+            assert left == [1]
+            assert store.close() == 0
+            names = [path.name for path in (store.root / "replicas").iterdir()]
+            assert [name for name in names if name.endswith(".db")] == [f"{busy.generation}.db"]
+            with Store(store.root) as successor:
+                assert list((successor.root / "replicas").iterdir()) == [], "its files are swept, it does no harm"
+        with pytest.raises(ReplicaClosed):
+            busy.execute("SELECT 1")
+        with pytest.raises(ReplicaClosed):
+            idle.execute("SELECT 1")
+        assert busy.release()
 
 
 class TestValues:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 #: Longer than clients keep an idle connection (30 s in ours), so that the server never closes under one.
 KEEP_ALIVE_S = 120
-#: Seconds for requests that are being answered at SIGTERM; what then still runs is ended, all within 10 s.
+#: Seconds for requests that are being answered at SIGTERM; what then still runs is ended. With a statement that cannot
+#: be ended (the engine waits for it, then leaves it behind) all is over within some 12 s.
 SHUTDOWN_S = 7
 #: Seconds after SIGTERM when those who still wait are told that the server is shutting down.
 ANSWER_S = 5.5
@@ -97,10 +98,26 @@ def _serve(
         return 2
     with listener:
         try:
-            return _run(app, listener, host, ready_file)
+            code = _run(app, listener, host, ready_file)
         except BirdEnvError as error:
             _explain(error)
-            return 1
+            code = 1
+    parts: State | None = getattr(app.state, "parts", None)
+    if parts is not None and parts.engine.unfinished():
+        _end_now(code)
+    return code
+
+
+def _end_now(code: int) -> NoReturn:
+    """End the process although a thread of it is still in SQLite, which Python would wait for. All else is closed."""
+    import logging
+    import os
+    import sys
+
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _explain(error: BirdEnvError) -> None:

@@ -1,30 +1,35 @@
 """The in-process adapter of the engine port: one store, a few threads, replicas in a dictionary.
 
-For tests, notebooks and small servers. What it cannot do: outlive a statement that SQLite cannot interrupt (value
-lengths are bounded for that reason), use more than one core for row-heavy results (they hold the interpreter lock),
-or survive the death of its process.
+For tests, notebooks and small servers. A text that computes for long gives its place to the next one and takes turns
+with other long ones (`bird_snapshots.gate`), so that short texts do not wait behind runaways.
+
+What it cannot do: end one row of a statement that SQLite cannot interrupt (value lengths are bounded for that reason;
+`stop` does not wait for it, but Python does before the process ends, unless it ends by os._exit), use more than one
+core for row-heavy results (they hold the interpreter lock), or survive the death of its process.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from bird_env.errors import BirdEnvError, InternalError, Starved, StoreFull, TrajectoryGone
+from bird_env.errors import BirdEnvError, InternalError, ShuttingDown, Starved, StoreFull, TrajectoryGone
 from bird_server.engine.errors import translate
+from bird_server.engine.places import GiveBack, Places
 from bird_server.engine.port import EngineStatistics, Executed, FailedStatement
 from bird_server.sql_text import first_word
 from bird_snapshots.errors import SnapshotError
 from bird_snapshots.execution import Execution
 from bird_snapshots.failures import Outcome
 from bird_snapshots.files import OS_FILES, FileOps
+from bird_snapshots.gate import Gate
 from bird_snapshots.limits import Limits
 from bird_snapshots.meter import SYSTEM_CLOCK, Clock
 from bird_snapshots.position import Position
@@ -32,7 +37,21 @@ from bird_snapshots.replica import Replica
 from bird_snapshots.schema import SchemaObject
 from bird_snapshots.store import Store
 
+log = logging.getLogger("bird_server")
+
 T = TypeVar("T")
+
+#: Threads for texts that have become long, beyond those that run at once. One costs little while it waits for its turn.
+SPARE_THREADS = 64
+
+#: Seconds that statements have to end after `stop` has interrupted them; one that SQLite cannot end is left behind.
+STOP_S = 2.0
+
+#: Seconds for what has ended to come back, beyond those.
+_ANSWER_S = 0.1
+
+#: Characters of a text that was left behind which are told.
+_TOLD_CHARS = 200
 
 #: SQLite wrote 15 significant digits until it learned to write the shortest text that reads back as the same number.
 OLD_FLOAT_DIGITS = 15
@@ -73,9 +92,10 @@ class LocalEngine:
 
     Args:
         root: Directory of the store.
-        threads: Texts that run at once.
+        threads: Texts that run at once, not counting those that have become long.
         like_scorer: Hold SQL functions and the writing of REALs to what the scorer's library does.
-        files, clock: The file operations and the clocks of the store.
+        files, clock, gate: The file operations, the clocks and the gate of the store.
+        stop_s: Seconds that running statements have to end when the engine stops.
     """
 
     def __init__(
@@ -86,49 +106,63 @@ class LocalEngine:
         like_scorer: bool = True,
         files: FileOps = OS_FILES,
         clock: Clock = SYSTEM_CLOCK,
+        gate: Gate | None = None,
+        stop_s: float = STOP_S,
     ) -> None:
         self._root = root
         self._like_scorer = like_scorer
         self._threads = threads
         self._files = files
         self._clock = clock
-        self._pool: ThreadPoolExecutor | None = None
+        self._gate = gate
+        self._stop_s = stop_s
+        self._unfinished: list[str] = []
+        self._places: Places | None = None
         self._store: Store | None = None
         self._held: dict[str, _Held] = {}
         self._making: set[str] = set()
 
     async def start(self) -> None:
-        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="sql")
+        self._places = Places(self._threads, SPARE_THREADS, "sql")
         try:
-            self._store = await self._run(self._make_store)
+            self._store = await self._run("opening the store", lambda _: self._make_store())
         except BaseException:
-            self._pool.shutdown(wait=False)
-            self._pool = None
+            self._places.close(_stopping(), self._stop_s)
+            self._places = None
             raise
 
     async def stop(self) -> None:
-        pool, self._pool = self._pool, None
+        places, self._places = self._places, None
         store, self._store = self._store, None
-        if pool is None:
+        if places is None:
             return
 
         def finish() -> None:
-            if store is not None:
-                store.close()  # ends the statements that are running, else the threads could not be waited for
-            pool.shutdown(wait=True)
+            places.refuse(_stopping())
+            try:
+                if store is not None:
+                    store.close(self._stop_s)  # ends the statements that are running, else they could not be waited for
+            finally:
+                self._unfinished = list(places.close(_stopping(), _ANSWER_S))
 
         await asyncio.to_thread(finish)
         self._held.clear()
+        for name in self._unfinished:
+            log.warning("a statement could not be ended and is left behind: %s", name)
+
+    def unfinished(self) -> list[str]:
+        """What `stop` had to leave running: keys and the beginnings of texts."""
+        return list(self._unfinished)
 
     async def acquire(
         self, key: str, template: str, preprocess: Sequence[str], limits: Limits
     ) -> FailedStatement | None:
         store = self._open_store()
 
-        def make() -> tuple[_Held, FailedStatement | None]:
+        def make(give_back: GiveBack) -> tuple[_Held, FailedStatement | None]:
             replica = store.acquire(template)
             try:
-                failed = _prepare(replica, preprocess, limits)
+                failed = _prepare(replica, preprocess, limits, give_back)
                 return _Held(replica, replica.position, replica.pinned), failed
             except BaseException:
                 replica.release()
@@ -138,7 +172,7 @@ class LocalEngine:
             raise InternalError(f"The replica key {key} is in use.")
         self._making.add(key)
         try:
-            self._held[key], failed = await self._run(make)
+            self._held[key], failed = await self._run(f"making {key}", make)
         finally:
             self._making.discard(key)
         return failed
@@ -149,20 +183,21 @@ class LocalEngine:
             raise InternalError(f"The engine holds no replica {key}.")
         asked = time.perf_counter()
 
-        def run() -> Executed:
+        def run(give_back: GiveBack) -> Executed:
             queue_ms = (time.perf_counter() - asked) * 1e3
-            return Executed(_execute(held, text, limits), queue_ms)
+            execution = _execute(held, text, limits, give_back)
+            return Executed(execution, queue_ms + execution.parked_ms)
 
-        return await self._run(run)
+        return await self._run(f"{key}: {text[:_TOLD_CHARS]}", run)
 
     async def release(self, key: str) -> None:
         held = self._held.pop(key, None)
-        if held is not None and self._pool is not None:
-            await self._run(held.replica.release)
+        if held is not None and self._places is not None:
+            await self._run(f"releasing {key}", lambda _: held.replica.release())
 
     async def schema(self, template: str, *, count: bool = False) -> list[SchemaObject]:
         store = self._open_store()
-        return await self._run(lambda: store.templates.schema(template, count=count))
+        return await self._run("reading a schema", lambda _: store.templates.schema(template, count=count))
 
     def statistics(self) -> EngineStatistics:
         found = self._open_store().statistics()
@@ -181,6 +216,7 @@ class LocalEngine:
             float_digits=scorer_float_digits() if self._like_scorer else None,
             files=self._files,
             clock=self._clock,
+            gate=self._gate,
         )
 
     def _open_store(self) -> Store:
@@ -188,19 +224,25 @@ class LocalEngine:
             raise InternalError("The engine is not running.")
         return self._store
 
-    async def _run(self, work: Callable[[], T]) -> T:
-        if self._pool is None:
+    async def _run(self, name: str, work: Callable[[GiveBack], T]) -> T:
+        if self._places is None:
             raise InternalError("The engine is not running.")
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+            return await asyncio.wrap_future(self._places.submit(name, work))
         except SnapshotError as error:
             raise translate(error) from error
 
 
-def _prepare(replica: Replica, preprocess: Sequence[str], limits: Limits) -> FailedStatement | None:
+def _stopping() -> ShuttingDown:
+    return ShuttingDown("The engine was stopped.")
+
+
+def _prepare(
+    replica: Replica, preprocess: Sequence[str], limits: Limits, on_long: Callable[[], None]
+) -> FailedStatement | None:
     """Run a task's preprocess_sql as the official evaluator does: each element committed, to the first that fails."""
     for index, text in enumerate(preprocess):
-        execution = replica.execute(text, limits)
+        execution = replica.execute(text, limits, on_long=on_long)
         if execution.outcome is Outcome.OK and execution.in_transaction:
             execution = replica.execute("COMMIT", limits)
         if execution.outcome is not Outcome.OK:
@@ -212,12 +254,12 @@ def _prepare(replica: Replica, preprocess: Sequence[str], limits: Limits) -> Fai
     return None
 
 
-def _execute(held: _Held, text: str, limits: Limits) -> Execution:
+def _execute(held: _Held, text: str, limits: Limits, on_long: Callable[[], None]) -> Execution:
     """Run a text; a fault of ours leaves the replica at its last state before it, or says what is lost."""
     if not held.settled:
         _put_back(held, InternalError("An earlier fault left this replica beyond its last acknowledged step."))
     try:
-        execution = held.replica.execute(text, limits)
+        execution = held.replica.execute(text, limits, on_long=on_long)
     except SnapshotError as error:
         fault = translate(error)
         if not (isinstance(fault, StoreFull) and _unmoved(held)):  # after any other the connection is not trusted

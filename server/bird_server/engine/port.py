@@ -18,7 +18,7 @@ from bird_snapshots.schema import SchemaObject
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """One executed text: SQLite's account of it, and the milliseconds it waited for a thread."""
+    """One executed text: SQLite's account of it, and the milliseconds it waited for a thread or for a processor."""
 
     execution: Execution
     queue_ms: float
@@ -51,7 +51,11 @@ class Engine(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Release every replica and the store; idempotent."""
+        """Release every replica and the store; idempotent. Takes a few seconds at most."""
+        ...
+
+    def unfinished(self) -> list[str]:
+        """What `stop` could not end and left running, for people; then only the end of the process ends it."""
         ...
 
     async def acquire(
