@@ -17,7 +17,9 @@ from bird_env.tasks import Task
 from bird_server.app import create_app
 from bird_server.catalogue import Catalogue
 from bird_server.clock import FakeClock
+from bird_server.database_files import DatabaseFile
 from bird_server.datadir import DataDirectory
+from bird_server.importing import import_database
 from bird_server.settings import Settings
 from bird_server.state import State
 from bird_snapshots.template import Template, TemplateStore
@@ -136,24 +138,23 @@ def _loads(response: httpx.Response) -> dict[str, Any]:
     return body
 
 
+def add_database(root: Path, name: str, script: str) -> Template:
+    """A database that a script makes, imported into a data directory as a command beside a server would."""
+    source = root / f"{name}.sqlite"
+    source.unlink(missing_ok=True)
+    with closing(sqlite3.connect(source)) as connection:
+        connection.executescript(script)
+    templates = TemplateStore(DataDirectory(root).store)
+    with Catalogue(root) as catalogue:
+        database = import_database(DatabaseFile(name, source), catalogue, templates)
+    return templates.get(database.digest)
+
+
 def populate(root: Path) -> Template:
     """A data directory with the database `shop` and the tasks above."""
     root.mkdir(parents=True, exist_ok=True)
-    source = root / "source.sqlite"
-    source.unlink(missing_ok=True)
-    with closing(sqlite3.connect(source)) as connection:
-        connection.executescript(SCRIPT)
-    directory = DataDirectory(root)
-    template = TemplateStore(directory.store).publish(source)
+    template = add_database(root, "shop", SCRIPT)
     with Catalogue(root) as catalogue:
-        catalogue.add_database(
-            "shop",
-            digest=template.digest,
-            size_bytes=template.size_bytes,
-            page_size=template.page_size,
-            tables=3,
-            source=str(source),
-        )
         catalogue.add_tasks([Task.from_record(record) for record in TASKS], source="test")
     return template
 

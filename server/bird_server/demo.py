@@ -21,14 +21,13 @@ from itertools import islice
 from pathlib import Path
 
 from bird_env import AsyncClient, ExecuteSql, Limits, Outcome, RolloutResult, Submit, Turn, run_rollouts
-from bird_env.errors import DataError
 from bird_env.models import PoolStatus
 from bird_env.tasks import Task
 from bird_server.catalogue import Catalogue
 from bird_server.database_files import DatabaseFile
 from bird_server.datadir import DataDirectory
 from bird_server.demo_world import DATABASE, TASKS, Script, build_database, script
-from bird_server.importing import import_databases
+from bird_server.importing import import_database
 from bird_server.server_process import ServerProcess
 from bird_snapshots.template import TemplateStore
 
@@ -134,15 +133,10 @@ def _import_world(folder: Path, directory: DataDirectory) -> Path:
     build_database(source)
     templates = TemplateStore(directory.store)
     with Catalogue(directory.root) as catalogue:
-        for imported in import_databases([DatabaseFile(DATABASE, source)], catalogue, templates):
-            if imported.refused is not None:
-                raise DataError(imported.refused.message, hint=imported.refused.hint)
+        database = import_database(DatabaseFile(DATABASE, source), catalogue, templates)
         catalogue.add_tasks([Task.from_record(record) for record in TASKS], source="demo")
-        found = catalogue.database(DATABASE)
     source.unlink()
-    if found is None:
-        raise DataError(f"{DATABASE} is not in the catalogue after its import")
-    return templates.get(found.digest).path
+    return templates.get(database.digest).path
 
 
 class Gathering:

@@ -13,9 +13,10 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bird_env.errors import BirdEnvError
+from bird_env.errors import BirdEnvError, DataError
 from bird_server.catalogue import Catalogue, Database, check_database_name
 from bird_server.database_files import DatabaseFile
+from bird_server.engine.errors import translate
 from bird_server.refusals import Refused, why
 from bird_snapshots.errors import SnapshotError, TemplateInUse
 from bird_snapshots.template import TemplateStore
@@ -59,9 +60,23 @@ def import_databases(
             continue
         taken[file.name] = file.path
         try:
-            yield _import(file, catalogue, templates)
+            database, replaced = _import(file, catalogue, templates)
+            yield Imported(file.name, file.path, database, replaced)
         except (BirdEnvError, SnapshotError) as error:
             yield Imported(file.name, file.path, refused=why(error))
+
+
+def import_database(file: DatabaseFile, catalogue: Catalogue, templates: TemplateStore) -> Database:
+    """Import one file that must be a database.
+
+    Raises:
+        DataError: It is none, or its name cannot be one.
+        ServiceError: The store could not take it.
+    """
+    try:
+        return _import(file, catalogue, templates)[0]
+    except SnapshotError as error:
+        raise translate(error) from error
 
 
 def remove_unused(
@@ -85,7 +100,8 @@ def remove_unused(
             yield Dropped(template.digest)
 
 
-def _import(file: DatabaseFile, catalogue: Catalogue, templates: TemplateStore) -> Imported:
+def _import(file: DatabaseFile, catalogue: Catalogue, templates: TemplateStore) -> tuple[Database, Database | None]:
+    """The database as it stands now, and what its name stood for before."""
     check_database_name(file.name)
     template = templates.publish(file.path)
     before = catalogue.add_database(
@@ -96,4 +112,7 @@ def _import(file: DatabaseFile, catalogue: Catalogue, templates: TemplateStore) 
         tables=len(templates.schema(template.digest)),
         source=str(file.path),
     )
-    return Imported(file.name, file.path, database=catalogue.database(file.name), replaced=before)
+    found = catalogue.database(file.name)
+    if found is None:
+        raise DataError(f"{file.name!r} was taken out of the catalogue while it was imported")
+    return found, before

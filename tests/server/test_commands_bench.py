@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from bird_env.cli import build
+import command_line
 from bird_server.benches import replicas
 from bird_server.benches.replicas import ReplicasReport
 
@@ -36,7 +36,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def bench(*arguments: str) -> Result:
-    return CliRunner().invoke(build(), ["bench", "replicas", *arguments])
+    return command_line.run("bench", "replicas", *arguments)
 
 
 def test_by_default_it_is_the_size_that_the_product_promises(
@@ -80,5 +80,5 @@ def test_sizes_that_make_no_sense_are_refused(asked: dict[str, Any], arguments: 
 
 
 def test_the_group_lists_its_benchmarks() -> None:
-    result = CliRunner().invoke(build(), ["bench", "--help"])
+    result = command_line.run("bench", "--help")
     assert "replicas" in result.stdout

@@ -7,10 +7,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from bird_env.cli import build
 from bird_server.settings import Settings
+from command_line import run
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def untouched_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def serve(*arguments: str) -> Result:
-    return CliRunner().invoke(build(), ["serve", *arguments])
+    return run("serve", *arguments)
 
 
 def test_help_says_each_flag_and_where_the_settings_are(monkeypatch: pytest.MonkeyPatch) -> None:

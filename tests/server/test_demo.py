@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
+import command_line
 from bird_env import ExecuteSql, Observation, ObservationFormat, Outcome, RolloutResult, StepResult, Submit
-from bird_env.cli import build
 from bird_env.errors import ServerUnreachable
 from bird_env.models import PoolStatus
 from bird_server import demo
@@ -126,7 +125,7 @@ def test_the_real_thing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.setenv("BIRD_ENV_RUN_TOKEN", "of another server")
-    ran = CliRunner().invoke(build(), ["demo", "--json", "--trajectories", "12"])
+    ran = command_line.run("demo", "--json", "--trajectories", "12")
     told = json.loads(ran.stdout)
     assert ran.exit_code == 0, told
     assert told["ok"]
@@ -143,7 +142,7 @@ def test_a_surprise_ends_with_1_and_is_told(monkeypatch: pytest.MonkeyPatch) -> 
         return reported(played(reward=0.0))
 
     monkeypatch.setattr(demo, "run", run)
-    ran = CliRunner().invoke(build(), ["demo"])
+    ran = command_line.run("demo")
     assert ran.exit_code == 1
     assert "NOT AS EXPECTED" in ran.output
     assert "Success by category" in ran.output
@@ -155,6 +154,6 @@ def test_a_server_that_does_not_come_up_ends_with_2(monkeypatch: pytest.MonkeyPa
         raise ServerUnreachable("The server did not come up:\nno descriptors")
 
     monkeypatch.setattr(demo, "run", run)
-    ran = CliRunner().invoke(build(), ["demo"])
+    ran = command_line.run("demo")
     assert ran.exit_code == 2
     assert "did not come up" in ran.output

@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bird_env.errors import UnknownDatabase
+from bird_env.errors import DataError
 from bird_server.catalogue import Catalogue
 from bird_server.database_files import DatabaseFile
-from bird_server.importing import Dropped, import_databases, remove_unused
-from bird_server.refusals import Refused, why
-from bird_snapshots.errors import NotADatabase
+from bird_server.importing import Dropped, import_database, import_databases, remove_unused
 from bird_snapshots.store import Store
 
 
@@ -80,11 +78,15 @@ def test_a_template_goes_when_neither_a_name_nor_a_replica_needs_it(
     assert [template.digest for template in store.templates.list()] == [second]
 
 
-def test_errors_of_both_rooms_say_the_same_things() -> None:
-    ours = why(UnknownDatabase("There is no database 'x'.", hint="List them."))
-    assert ours == Refused("unknown_database", "There is no database 'x'.", "List them.")
-    assert str(ours) == "There is no database 'x'. List them."
-    theirs = why(NotADatabase("x is a picture", path=Path("x")))
-    assert (theirs.code, theirs.message) == ("not_a_database", "x is a picture")
-    assert str(theirs).startswith("x is a picture. ")
-    assert str(Refused("c", "message", None)) == "message."
+def test_one_file_that_must_be_a_database(tmp_path: Path, catalogue: Catalogue, store: Store) -> None:
+    found = import_database(DatabaseFile("shop", make(tmp_path / "one")), catalogue, store.templates)
+    assert found == catalogue.database("shop")
+    (tmp_path / "bad").write_bytes(b"no database" * 50)
+    for name, path, code in (("bad", "bad", "not_a_database"), ("absent", "absent", "source_missing")):
+        with pytest.raises(DataError) as caught:
+            import_database(DatabaseFile(name, tmp_path / path), catalogue, store.templates)
+        assert caught.value.fields["engine_code"] == code
+        assert caught.value.hint
+    with pytest.raises(DataError):
+        import_database(DatabaseFile("no name!", tmp_path / "one"), catalogue, store.templates)
+    assert [each.name for each in catalogue.databases()] == ["shop"]

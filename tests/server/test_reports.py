@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
 from collections.abc import AsyncIterator, Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +17,7 @@ import pytest
 from bird_env.models import Outcome, StepResult
 from bird_env.tasks import Task
 from bird_server.catalogue import Catalogue
-from bird_server.datadir import DataDirectory
-from bird_snapshots.template import TemplateStore
-from bird_world import World, serving
+from bird_world import World, add_database, serving
 
 SCRIPT = """
 CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT, b INTEGER);
@@ -176,19 +172,7 @@ REAL: dict[str, tuple[list[str], str, Check]] = {
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     async with serving(tmp_path / "data", sql_cpu_s=0.3, wal_mb=20) as opened:
-        source = tmp_path / "reports.sqlite"
-        with closing(sqlite3.connect(source)) as connection:
-            connection.executescript(SCRIPT)
-        template = TemplateStore(DataDirectory(opened.root).store).publish(source)
-        with Catalogue(opened.root) as catalogue:
-            catalogue.add_database(
-                "reports",
-                digest=template.digest,
-                size_bytes=template.size_bytes,
-                page_size=template.page_size,
-                tables=6,
-                source="test",
-            )
+        template = add_database(opened.root, "reports", SCRIPT)
         opened.template = template
         await opened.create("bystander", database="reports")
         yield opened

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +15,13 @@ from bird_server.datadir import DataDirectory
 from bird_server.library import REVISION_S
 from bird_server.pages import encode_token
 from bird_snapshots.template import TemplateStore
-from bird_world import World, problem
+from bird_world import World, add_database, problem
 
 
 def add(world: World, name: str, script: str, *tasks: dict[str, Any]) -> str:
     """A further database and tasks, as an import beside the server would make them."""
-    source = world.root / f"{name}.sqlite"
-    with closing(sqlite3.connect(source)) as connection:
-        connection.executescript(script)
-    template = TemplateStore(DataDirectory(world.root).store).publish(source)
+    template = add_database(world.root, name, script)
     with Catalogue(world.root) as catalogue:
-        catalogue.add_database(
-            name, digest=template.digest, size_bytes=template.size_bytes, page_size=4096, tables=1, source=str(source)
-        )
         catalogue.add_tasks([Task.from_record(record) for record in tasks], source="test")
     world.clock.advance(REVISION_S)
     return template.digest

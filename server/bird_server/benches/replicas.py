@@ -24,7 +24,9 @@ from pathlib import Path
 
 from bird_env import AsyncClient
 from bird_server.catalogue import Catalogue
+from bird_server.database_files import DatabaseFile
 from bird_server.datadir import DataDirectory
+from bird_server.importing import import_database
 from bird_server.server_process import ServerProcess
 from bird_snapshots.limits import Limits
 from bird_snapshots.store import Store
@@ -70,17 +72,10 @@ def run(folder: Path, *, template_mb: float, replicas: int, rows_changed: int, p
     progress(f"building a template of {template_mb:g} MB")
     source = folder / "source.sqlite"
     rows = build_template(source, template_mb)
-    template = TemplateStore(directory.store).publish(source)
-    source.unlink()
+    templates = TemplateStore(directory.store)
     with Catalogue(directory.root) as catalogue:
-        catalogue.add_database(
-            DATABASE,
-            digest=template.digest,
-            size_bytes=template.size_bytes,
-            page_size=template.page_size,
-            tables=1,
-            source="generated",
-        )
+        template = templates.get(import_database(DatabaseFile(DATABASE, source), catalogue, templates).digest)
+    source.unlink()
     progress(f"engine: {ENGINE_ROUNDS} acquires and resets, {COPIES} file copies")
     acquire, reset = _engine_latencies(directory.store, template)
     copies = _copy_latencies(template, folder)

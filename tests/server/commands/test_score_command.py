@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from bird_env.cli import build
+from command_line import run
 from server.scoring.support import make_database
 
 
@@ -34,10 +34,6 @@ def files(tmp_path: Path) -> Path:
 
 def write_lines(path: Path, objects: list[dict[str, Any]]) -> None:
     path.write_text("".join(json.dumps(each) + "\n" for each in objects), encoding="utf-8")
-
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(build(), [str(each) for each in arguments])
 
 
 def score(files: Path, *more: str | Path) -> Result:
