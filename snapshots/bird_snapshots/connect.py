@@ -24,7 +24,7 @@ from pathlib import Path
 
 import apsw
 
-from bird_snapshots import native, vfs
+from bird_snapshots import heap, native, vfs
 from bird_snapshots.errors import (
     EngineFault,
     GuardFailed,
@@ -101,7 +101,7 @@ def open_replica(
         float_digits: Digits in which a REAL becomes text; None leaves them to SQLite.
 
     Raises:
-        StoreFull: No descriptor is left.
+        StoreFull: No descriptor or no memory is left.
         SettingsDidNotHold: SQLite does not run as it was set to.
         GuardFailed: The main file could still be written.
         TemplateDamaged: SQLite cannot read the file.
@@ -112,6 +112,8 @@ def open_replica(
         )
     except apsw.CantOpenError as error:
         raise _why_not_opened(path, error) from error
+    except (apsw.NoMemError, MemoryError) as error:
+        raise heap.no_room("opening a replica") from error
     try:
         _guard(connection, path)
         _configure(connection, float_digits)
@@ -127,6 +129,9 @@ def open_replica(
     except apsw.CantOpenError as error:
         connection.close()
         raise _why_not_opened(path, error) from error
+    except (apsw.NoMemError, MemoryError) as error:
+        connection.close()
+        raise heap.no_room("opening a replica") from error
     except (apsw.NotADBError, apsw.CorruptError) as error:
         connection.close()
         raise TemplateDamaged(f"SQLite cannot read the replica: {error}") from error

@@ -4,7 +4,7 @@ How: apsw prepares the head of the text and tells, before anything runs, where t
 tracer). A statement that is the whole rest of the text runs at once; otherwise it is prepared again alone, so that its
 error and its changes are its own. Statements run as in the sqlite3 shell: autocommit unless the text says BEGIN.
 Blanks, comments, `;` and a byte order mark are no statement. Every result is read to its end: rows beyond the caps are
-counted and hashed, then dropped.
+counted and hashed, then dropped. Of a text of very many statements the first ones and the last one are told.
 
 What a policy's SQL does wrong is data (`SqlFailure`), never an exception; what the machine does wrong is an exception,
 never data (`failures` tells them apart). Waiting, admission and parameters are left to callers.
@@ -28,7 +28,7 @@ from bird_snapshots.position import Position
 from bird_snapshots.rows import Collector, Row
 from bird_snapshots.sql import TypedCursor, cursor, row_of
 
-__all__ = ["Execution", "Outcome", "Runner", "SqlFailure", "StatementResult", "last_result"]
+__all__ = ["Account", "Execution", "Outcome", "Runner", "SqlFailure", "StatementResult"]
 
 #: Between two looks at the clock while large rows are read: SQLite's own looks count its steps, not our bytes.
 _LOOK_EVERY_BYTES = 4_000_000
@@ -37,6 +37,17 @@ _LOOK_EVERY_BYTES = 4_000_000
 #: A row of a result may have this many bytes in all: 64 values of a megabyte, or 2,000 of 32 KB. A row is in memory as
 #: a whole, some three times.
 _ROW_BYTES = 64_000_000
+
+#: What the calls of functions in a statement may make in all, each once: 512 of a megabyte. SQLite may hold all of it.
+_VALUES_BYTES = 512_000_000
+
+#: Statements of a text that are told one by one, and the last one beyond them.
+TOLD_STATEMENTS = 100
+
+#: A column's name is told to this many characters. A result whose names are together longer than so many bytes is
+#: refused: they may be expressions of any length, repeated for every column by a view.
+NAME_CHARACTERS = 1_000
+NAMES_BYTES = 200_000
 
 #: Of a longer text, this much is shown to SQLite first to find where its next statement ends.
 _WINDOW_CHARACTERS = 4_096
@@ -50,7 +61,8 @@ class StatementResult:
         sql: The statement as it stands in the text; after a syntax error, the text from there on.
         outcome: What became of it.
         readonly: Whether SQLite says that it cannot change a database; None where it could not be prepared.
-        columns: Names of the result's columns; empty for a statement without a result, and for one that failed.
+        columns: Names of the result's columns; empty for a statement without a result, and for one that failed. A
+            very long one is cut, and says so.
         rows: Kept rows, of the last statement with a result only.
         rows_seen: Rows that the result had.
         truncated: Whether the caps kept fewer rows than were seen.
@@ -81,6 +93,11 @@ class Execution:
     the last statement which changed or could have changed rows, `outcome` and `error` those of the last statement.
 
     Attributes:
+        statements: The first TOLD_STATEMENTS of the text, and the last one that ran: the failing one, if one failed.
+        statements_seen: How many ran, the failing one included.
+        rows_changed: Sum of the `rowcount` of all of them.
+        pragma_set: One of them was a PRAGMA without a result that writes no database: it may have set what lasts as
+            long as the connection.
         in_transaction: A transaction is open now.
         pinned: The connection holds what its WAL does not; see `Replica.pinned`.
         transaction_rolled_back: A transaction that was open before the failing statement is gone after it.
@@ -105,7 +122,41 @@ class Execution:
     elapsed_ms: float
     cpu_ms: float
     digest: str
+    statements_seen: int = 0
+    rows_changed: int = 0
+    pragma_set: bool = False
     parked_ms: float = 0.0
+
+
+class Account:
+    """What is kept of a text's statements while they run: few of them, and the rows of one."""
+
+    def __init__(self) -> None:
+        self.told: list[StatementResult] = []
+        self.shown: StatementResult | None = None
+        self.last: StatementResult | None = None
+        self.rowcount: int | None = None
+        self.rows_changed = 0
+        self.seen = 0
+        self.pragma_set = False
+
+    def add(self, result: StatementResult) -> None:
+        """A statement ran. Its rows are kept only as long as none after it has a result."""
+        self.seen += 1
+        if self.seen <= TOLD_STATEMENTS + 1:
+            self.told.append(result)
+        else:
+            self.told[-1] = result
+        self.last = result
+        if result.columns:
+            if self.shown is not None:
+                self.shown.rows = []
+            self.shown = result
+        else:
+            result.rows = []
+        if result.rowcount is not None:
+            self.rowcount = result.rowcount
+            self.rows_changed += result.rowcount
 
 
 class _Head:
@@ -119,6 +170,7 @@ class _Head:
         self.readonly = False
         self.columns: tuple[str, ...] = ()
         self.parameters: tuple[str, ...] = ()
+        self.asks_pragma = False
         self.refused = False
         self.alone = True
         self._refuse = refuse
@@ -159,20 +211,21 @@ class Runner:
         self.transaction_rolled_back = False
         self.statistics_edited = False
 
-    def run(self, text: str, limits: Limits) -> list[StatementResult]:
+    def run(self, text: str, limits: Limits) -> Account:
         """Execute a text to its end or to its first failing statement.
 
         Raises:
             StoreFull, EngineFault, TemplateDamaged, ReplicaClosed: The machine failed, not the SQL.
         """
         self.transaction_rolled_back = False
-        results: list[StatementResult] = []
+        account = Account()
         problem = invalid_text(text)
         if problem is not None:
             problem.locate(text, 0, 0)
             result = StatementResult(text, Outcome.SQL_ERROR, error=problem)
             self._describe(_Head(text, self._refuse), result, Collector((), 0, 0))
-            return [result]
+            account.add(result)
+            return account
         offset = 0
         while offset < len(text):
             self._limit_values(limits.value_bytes)  # a wide row before may have lowered it, and literals count too
@@ -181,13 +234,13 @@ class Runner:
                 raise EngineFault("SQLite found a statement of no characters")
             if head.is_statement:
                 result.sql = head.sql.strip()
-                results.append(result)
+                account.add(result)
+                account.pragma_set |= head.asks_pragma and head.readonly and result.error is None and not head.columns
             if result.error is not None:
-                result.error.locate(text, offset, len(results) - 1)
+                result.error.locate(text, offset, account.seen - 1)
                 break
             offset += len(head.sql)
-        _keep_last_rows(results)
-        return results
+        return account
 
     def _next(self, text: str, offset: int, limits: Limits) -> tuple[_Head, StatementResult]:
         """Run the statement that begins at an offset, or find that there is none."""
@@ -248,7 +301,8 @@ class Runner:
         except apsw.ExecTraceAbort:
             if not head.refused:
                 return head, result
-            result.outcome, result.error = over_quota(Stop.WAL, limits)
+            names_fit = _fit(head.columns)
+            result.outcome, result.error = over_quota(Stop.WAL, limits) if names_fit else _names_too_long()
         except apsw.BindingsError:
             head.find_parameters(self._connection)
             result.outcome, result.error = Outcome.SQL_ERROR, missing_parameter(head.parameters)
@@ -262,8 +316,9 @@ class Runner:
     def _describe(self, head: _Head, result: StatementResult, collector: Collector) -> None:
         if head.prepared:
             result.readonly = head.readonly
+            head.asks_pragma = self._policy.asks_pragma
             if result.error is None:
-                result.columns = head.columns
+                result.columns = tuple(_told_name(name) for name in head.columns)
             if not head.readonly:
                 self.statistics_edited |= self._policy.edits_statistics
                 self._over_in_transaction |= self._connection.in_transaction and self._meter.over_wal_quota()
@@ -277,16 +332,20 @@ class Runner:
         result.digest = collector.digest(str(result.outcome), message, result.rowcount)
 
     def _refuse(self, head: _Head) -> bool:
-        """Whether a statement may not begin: nothing more may be written.
+        """Whether a statement may not begin: nothing more may be written, or its columns' names are too long.
 
-        Sets how often it will be looked at, and how long a value of a very wide row may be: all of a row is in memory.
+        Sets how often it will be looked at, and how long a value may be where a row is very wide or functions are very
+        many: all of a row is in memory, and all of an inner SELECT's.
         """
-        self._limit_values(min(self._meter.limits.value_bytes, _ROW_BYTES // max(1, len(head.columns))))
+        of_row, of_functions = _ROW_BYTES // max(1, len(head.columns)), _VALUES_BYTES // max(1, self._policy.functions)
+        self._limit_values(min(self._meter.limits.value_bytes, of_row, of_functions))
         every = CHECK_EVERY_STEPS if head.readonly else CHECK_WRITES_EVERY_STEPS
         if every != self._checked_every:
             self._connection.set_progress_handler(self._meter.check, every)
             self._checked_every = every
         self._over_in_transaction &= self._connection.in_transaction
+        if not _fit(head.columns):
+            return True
         return not head.readonly and (self._meter.committed_over_quota() or self._over_in_transaction)
 
     def _limit_values(self, value_bytes: int) -> None:
@@ -313,13 +372,19 @@ class Runner:
             self._connection.interrupt()  # the next step ends the statement, and undoes it where it writes
 
 
-def _keep_last_rows(results: list[StatementResult]) -> None:
-    shown = last_result(results)
-    for result in results:
-        if result is not shown:
-            result.rows = []
+def _fit(columns: tuple[str, ...]) -> bool:
+    """Whether the names of columns, as they are told, are within their limit."""
+    if sum(map(len, columns)) * 4 <= NAMES_BYTES:  # no character of UTF-8 is longer
+        return True
+    told = (_told_name(name).encode("utf-8", "surrogateescape") for name in columns)
+    return sum(map(len, told)) <= NAMES_BYTES
 
 
-def last_result(results: list[StatementResult]) -> StatementResult | None:
-    """The statement whose result is shown: the last one that has columns."""
-    return next((result for result in reversed(results) if result.columns), None)
+def _told_name(name: str) -> str:
+    left = len(name) - NAME_CHARACTERS
+    return name if left <= 0 else f"{name[:NAME_CHARACTERS]}… [{left} more characters]"
+
+
+def _names_too_long() -> tuple[Outcome, SqlFailure]:
+    message = f"the names of the result's columns are together longer than {NAMES_BYTES} bytes"
+    return Outcome.LIMIT, SqlFailure(message, hint="Give the columns short names with AS.")

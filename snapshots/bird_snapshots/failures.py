@@ -5,7 +5,8 @@ what SQLite or the meter says                                   outcome or excep
 ended at the processor's limit                                  timeout
 ended at the wall clock's limit                                 starved: the service's fault
 ended at a quota (WAL, temporary bytes)                         quota
-a value too long, no memory                                     limit
+a value too long; no memory, by its own doing                   limit
+no memory while others hold most of it                          StoreFull
 SQLITE_FULL with a full disk, an I/O error for want of room     StoreFull
 any other I/O error, a file that cannot be opened, misuse       EngineFault
 SQLITE_CORRUPT or NOTADB of the database itself                 TemplateDamaged
@@ -14,16 +15,16 @@ everything else                                                 sql_error
 
 from __future__ import annotations
 
-import errno
 import os
 from dataclasses import dataclass
 from enum import StrEnum
 
 import apsw
 
+from bird_snapshots import heap
 from bird_snapshots.errors import EngineFault, ReplicaClosed, StoreFull, TemplateDamaged, from_oserror
 from bird_snapshots.limits import Limits
-from bird_snapshots.meter import Meter, Stop
+from bird_snapshots.meter import MEMORY_BYTES, Meter, Stop
 from bird_snapshots.policy import FORBIDDEN_FUNCTIONS
 from bird_snapshots.sql import query
 
@@ -52,7 +53,7 @@ class SqlFailure:
         message: SQLite's own words, or ours where SQLite was not asked.
         sqlite_code: Name of SQLite's extended result code, such as SQLITE_CONSTRAINT_UNIQUE; None for our own.
         offset: Characters from the beginning of the text to the token at fault; None where SQLite does not say.
-        statement_index: Index of the statement in `Execution.statements`.
+        statement_index: Number of the statement in the text, from 0; the last of `Execution.statements`.
         hint: What to do about it, where that is not plain.
     """
 
@@ -107,6 +108,9 @@ def over_quota(stop: Stop, limits: Limits) -> tuple[Outcome, SqlFailure]:
     if stop is Stop.WAL:
         message = f"over quota: this database may write {limits.wal_bytes} bytes in its life"
         return Outcome.QUOTA, SqlFailure(message, hint="What was committed before stays; a reset starts afresh.")
+    if stop is Stop.MEMORY:
+        message = f"over quota: an attached database in memory may take {MEMORY_BYTES} bytes"
+        return Outcome.QUOTA, SqlFailure(message, hint="Attach '' instead of ':memory:': it is kept in a file.")
     message = f"over quota: temporary files and tables may take {limits.temp_bytes} bytes"
     return Outcome.QUOTA, SqlFailure(message, hint="Sort or group fewer rows; drop TEMP tables that are not needed.")
 
@@ -121,12 +125,15 @@ def failure_of(
     """
     if meter.stopped is not None:
         return _stopped(meter.stopped, meter.limits)
-    if isinstance(error, apsw.TooBigError | apsw.NoMemError | MemoryError):
-        name = "SQLITE_TOOBIG" if isinstance(error, apsw.TooBigError) else "SQLITE_NOMEM"
-        message = str(error) or "out of memory"
-        hint = f"A value may have {meter.limits.value_bytes} bytes."
-        return Outcome.LIMIT, SqlFailure(message, name, hint=hint)
+    if isinstance(error, apsw.TooBigError):
+        hint = f"A value may have {meter.limits.value_bytes} bytes, less in a statement that makes very many."
+        return Outcome.LIMIT, SqlFailure(str(error), "SQLITE_TOOBIG", hint=hint)
     code = _code(error)
+    if isinstance(error, apsw.NoMemError | MemoryError) or code == "SQLITE_IOERR_NOMEM":
+        if heap.held_by_others(connection):
+            raise heap.no_room("executing a statement") from error
+        hint = "The statement holds too much at once: make fewer or shorter values, or sort and group fewer rows."
+        return Outcome.LIMIT, SqlFailure("out of memory", code or "SQLITE_NOMEM", hint=hint)
     if isinstance(error, apsw.FullError):
         if readonly or not _rowids_may_be_used_up(connection) or meter.free_bytes() < _ROOM_BYTES:
             raise StoreFull(f"SQLite: {error}") from error
@@ -175,8 +182,6 @@ def _machine_fault(error: apsw.Error, connection: apsw.Connection) -> Exception:
     number = connection.system_errno
     if number:
         return from_oserror(OSError(number, os.strerror(number)), f"SQLite: {error}")
-    if _code(error) == "SQLITE_IOERR_NOMEM":
-        return from_oserror(OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)), f"SQLite: {error}")
     return EngineFault(f"SQLite: {error}")
 
 

@@ -18,7 +18,8 @@ class Limits:
         wall_s: Seconds of the clock on the wall. Reached first, they mean that the thread was kept from running:
             the outcome is `starved`, the service's fault and never the policy's.
         rows: Rows of a result that are kept.
-        result_bytes: Bytes of a result that are kept: 8 for a number, its length for text and BLOB.
+        result_bytes: Bytes of a result that are kept, about as JSON writes them: 8 for a number, for text its UTF-8
+            with control characters, quotes and backslashes escaped, for a BLOB its base64.
         value_bytes: The longest text, BLOB or row that SQLite makes. Functions such as instr() cannot be interrupted,
             and their time grows with it.
         wal_bytes: Bytes that the replica may write in its life, and by which its database may grow.

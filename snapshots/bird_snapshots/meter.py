@@ -37,6 +37,7 @@ class Stop(StrEnum):
     WALL = "wall"
     WAL = "wal"
     TEMPORARY = "temporary"
+    MEMORY = "memory"
     CLOSED = "closed"
 
 
@@ -62,6 +63,9 @@ SYSTEM_CLOCK = Clock()
 
 #: What SQLite keeps of the main database, TEMP objects and journals; more in memory is an attached database.
 _USUAL_CACHE_BYTES = 8_000_000
+
+#: What a replica's attached databases may take of the memory that all replicas share: they stay between its calls.
+MEMORY_BYTES = 128_000_000
 
 
 class Meter:
@@ -190,8 +194,11 @@ class Meter:
             return Stop.WALL
         if self.over_wal_quota():
             return Stop.WAL
-        if self.temporary_bytes() > self.limits.temp_bytes:
+        in_memory = self._memory_bytes()
+        if self.temporary.bytes() + in_memory > self.limits.temp_bytes:
             return Stop.TEMPORARY
+        if in_memory > MEMORY_BYTES:
+            return Stop.MEMORY
         if cpu > self._gate.after_s:
             return self._take_turn(cpu)
         return None
@@ -228,13 +235,11 @@ class Meter:
         """Whether what is committed has reached the quota: nothing more may be written."""
         return self.committed_bytes() >= self._quota_end()
 
-    def temporary_bytes(self) -> int:
-        """Bytes in temporary files and in attached databases at this moment."""
-        files = self.temporary.bytes()
+    def _memory_bytes(self) -> int:
         if self._opened is None:
-            return files
+            return 0
         cached = self._opened.connection.status(apsw.SQLITE_DBSTATUS_CACHE_USED)[0]
-        return files + max(0, cached - _USUAL_CACHE_BYTES)
+        return max(0, cached - _USUAL_CACHE_BYTES)
 
     def _frames_within_quota(self) -> int:
         return max(0, self.limits.wal_bytes - WAL_HEADER_BYTES) // (FRAME_HEADER_BYTES + self.page_size)

@@ -92,10 +92,13 @@ class Policy:
         self.changes_rows = False
         self.defines = False
         self.writes_statistics = False
+        self.asks_pragma = False
+        self.functions = 0
 
     def begin(self) -> None:
         """Forget the notes on the statement before."""
-        self.changes_rows = self.defines = self.writes_statistics = False
+        self.changes_rows = self.defines = self.writes_statistics = self.asks_pragma = False
+        self.functions = 0
 
     @property
     def counts_changes(self) -> bool:
@@ -123,6 +126,7 @@ class Policy:
         if self._trusted or action in (apsw.SQLITE_READ, apsw.SQLITE_SELECT):
             return apsw.SQLITE_OK
         if action == apsw.SQLITE_FUNCTION:
+            self.functions += 1
             refused = second is not None and second.lower() in self._refused
             return apsw.SQLITE_DENY if refused else apsw.SQLITE_OK
         if action in _WRITES:
@@ -131,6 +135,7 @@ class Policy:
             name = (first or b"").lower()
             if name in _IGNORED and not (second is None and name in _READABLE):
                 return apsw.SQLITE_IGNORE
+            self.asks_pragma = True
         elif action == apsw.SQLITE_ATTACH:
             # An expression arrives as None. VACUUM INTO asks with its path, plain VACUUM with ''.
             return apsw.SQLITE_OK if first in ATTACHABLE else apsw.SQLITE_DENY

@@ -21,11 +21,12 @@ from pathlib import Path
 from bird_snapshots import vfs
 from bird_snapshots.connect import Opened, has_temporary_database, open_replica
 from bird_snapshots.errors import ReplicaBusy, ReplicaClosed, UnknownPosition, translated
-from bird_snapshots.execution import Execution, Runner, last_result
+from bird_snapshots.execution import Execution, Runner
 from bird_snapshots.failures import Outcome
 from bird_snapshots.files import FileOps, sidecar
 from bird_snapshots.format import FRAME_HEADER_BYTES, FrameHeader, frame_offset, parse_frame_header, wal_bytes
 from bird_snapshots.gate import Gate
+from bird_snapshots.heap import memory_for
 from bird_snapshots.limits import DEFAULT_LIMITS, Limits
 from bird_snapshots.meter import Clock, Meter
 from bird_snapshots.policy import Policy
@@ -131,27 +132,29 @@ class Replica:
             StoreFull, EngineFault, TemplateDamaged: The machine failed. What was committed before stays: branch from
                 the position before this call to repeat it.
         """
-        with self._own():
+        with self._own(), memory_for("executing a text"):
             self._meter.start(limits, on_long)
             try:
                 with translated("executing a text"):
-                    statements = self._runner.run(text, limits)
+                    account = self._runner.run(text, limits)
                 elapsed, cpu = self._meter.wall_s, self._meter.cpu_s
             finally:
                 self._meter.finish()
-            shown, last = last_result(statements), statements[-1] if statements else None
+            shown, last = account.shown, account.last
             failed = last is not None and last.error is not None
             result = last if failed else shown or last
-            counts = [each.rowcount for each in statements if each.rowcount is not None]
             return Execution(
-                statements=statements,
+                statements=account.told,
+                statements_seen=account.seen,
                 outcome=last.outcome if last else Outcome.OK,
                 error=last.error if last else None,
                 columns=shown.columns if shown else (),
                 rows=shown.rows if shown else [],
                 rows_seen=shown.rows_seen if shown else 0,
                 truncated=shown.truncated if shown else False,
-                rowcount=counts[-1] if counts else None,
+                rowcount=account.rowcount,
+                rows_changed=account.rows_changed,
+                pragma_set=account.pragma_set,
                 in_transaction=self._connection.in_transaction,
                 pinned=self._pinned(),
                 transaction_rolled_back=self._runner.transaction_rolled_back,

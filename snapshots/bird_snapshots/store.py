@@ -25,6 +25,7 @@ import apsw
 from bird_snapshots.errors import SnapshotError, StoreBusy, StoreClosed, translated
 from bird_snapshots.files import OS_FILES, SIDECARS, FileOps
 from bird_snapshots.gate import Gate
+from bird_snapshots.heap import limit_heap
 from bird_snapshots.meter import SYSTEM_CLOCK, Clock
 from bird_snapshots.policy import FORBIDDEN_FUNCTIONS
 from bird_snapshots.replica import Replica, Workshop, make
@@ -59,6 +60,8 @@ class Store:
         float_digits: Digits in which a REAL becomes text (SQLite before 3.53 used 15); None leaves them to SQLite.
         files: The file operations.
         clock: Processor time of a thread, and time on the wall.
+        heap_bytes: Memory that SQLite may have in this process, for all stores; a quarter of the machine's where it was
+            never set.
         gate: Where calls that compute for long take turns; one with a place for each core where left out.
 
     Raises:
@@ -75,6 +78,7 @@ class Store:
         files: FileOps = OS_FILES,
         clock: Clock = SYSTEM_CLOCK,
         gate: Gate | None = None,
+        heap_bytes: int | None = None,
     ) -> None:
         self._lock: int | None = None
         self.root = Path(root).absolute()
@@ -83,6 +87,7 @@ class Store:
         self._served: Counter[str] = Counter()
         self._guard = threading.Lock()
         self._watchdog = Watchdog()
+        limit_heap(heap_bytes)
         self.templates = TemplateStore(self.root, files=files)
         self._lock = self._take()
         try:

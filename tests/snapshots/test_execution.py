@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bird_snapshots.execution import Execution
+from bird_snapshots.execution import NAME_CHARACTERS, TOLD_STATEMENTS, Execution
 from bird_snapshots.failures import Outcome
 from bird_snapshots.limits import Limits
 from bird_snapshots.replica import Replica
@@ -64,8 +64,43 @@ class TestSplitting:
     def test_long_texts_are_split_as_short_ones(self, replica: Replica) -> None:
         inserts = "".join(f"INSERT INTO t(a) VALUES ('{'é;' * (index % 700)}'); -- {index}\n" for index in range(300))
         result = replica.execute(inserts + "SELECT count(*), max(length(a)) FROM t")
-        assert len(result.statements) == 301
+        assert result.statements_seen == 301
         assert result.rows == [(400, 2 * 299)]
+
+    def test_of_very_many_statements_the_first_and_the_last_are_told(self, replica: Replica) -> None:
+        many = "UPDATE t SET b = 0 WHERE id < 3;" * 250
+        result = replica.execute(f"SELECT 5; {many} SELECT 6, 7; {many} SELECT nope; SELECT 8")
+        assert result.statements_seen == 503
+        assert len(result.statements) == TOLD_STATEMENTS + 1
+        assert [each.sql[:6] for each in result.statements] == ["SELECT", *["UPDATE"] * 99, "SELECT"]
+        assert result.statements[-1].error is result.error
+        assert result.error is not None
+        assert result.error.statement_index == 502
+        assert (result.columns, result.rows) == (("6", "7"), [(6, 7)]), "the last result, though it is not in the list"
+        assert (result.rowcount, result.rows_changed) == (2, 1_000)
+
+    def test_the_list_is_whole_up_to_its_length(self, replica: Replica) -> None:
+        for count in (0, 1, 99, 100, 101, 102):
+            result = replica.execute("SELECT 1;" * count)
+            assert result.statements_seen == count
+            assert len(result.statements) == min(count, TOLD_STATEMENTS + 1)
+            assert sum(bool(each.rows) for each in result.statements) == min(count, 1)
+
+    @pytest.mark.parametrize(
+        ("text", "sets"),
+        [
+            ("SELECT 1", False),
+            ("PRAGMA foreign_keys = ON", True),
+            ("SELECT 1;" * 200 + "pragma /* x */ foreign_keys = ON; SELECT 2", True),
+            ("PRAGMA foreign_keys", False),
+            ("PRAGMA table_info(t)", False),
+            ("PRAGMA user_version = 7", False),
+            ("PRAGMA synchronous = FULL", False),
+            ("PRAGMA foreign_keys = ON; SELECT nope", True),
+        ],
+    )
+    def test_pragmas_that_last_are_told(self, replica: Replica, text: str, sets: bool) -> None:
+        assert replica.execute(text).pragma_set is sets
 
     @pytest.mark.parametrize("size", [4_080, 4_090, 4_095, 4_096, 4_097, 4_100, 40_000, 300_000])
     def test_statements_around_the_size_of_a_window(self, replica: Replica, size: int) -> None:
@@ -164,9 +199,32 @@ class TestResults:
         assert capped.digest != replica.execute("SELECT id FROM t WHERE id < 100", Limits(rows=3)).digest
 
     def test_bytes_cap_a_result_at_a_whole_row(self, replica: Replica) -> None:
-        result = replica.execute("SELECT 1, 'xxxxx' FROM t", Limits(result_bytes=30))
+        result = replica.execute("SELECT 1, 'xxxxx' FROM t", Limits(result_bytes=40))
         assert (len(result.rows), result.rows_seen, result.truncated) == (2, 100, True)
         assert replica.execute("SELECT zeroblob(100)", Limits(result_bytes=99)).rows == []
+
+    def test_long_names_of_columns_are_cut_and_say_so(self, replica: Replica) -> None:
+        name = "n" * 100_000
+        replica.execute(f'CREATE VIEW v AS SELECT a AS "{name}" FROM t')
+        result = replica.execute("SELECT * FROM v;" * 50)
+        assert result.columns == ("n" * NAME_CHARACTERS + "… [99000 more characters]",)
+        assert {each.columns for each in result.statements} == {result.columns}
+        other = replica.execute(f'SELECT a AS "{name}x" FROM t')
+        assert other.digest != result.digest, "the whole name is hashed"
+
+    def test_names_that_are_too_long_together_are_a_limit(self, replica: Replica) -> None:
+        def named(count: int, length: int, letter: str = "n") -> Execution:
+            columns = ", ".join(f'a AS "{index:04}{letter * (length - 4)}"' for index in range(count))
+            return replica.execute(f"DELETE FROM t WHERE id = 1; SELECT {columns} FROM t")
+
+        assert named(200, 1_000).outcome is Outcome.OK
+        for result in (named(201, 1_000), named(150, 1_000, "é"), named(2_000, 150)):
+            assert result.outcome is Outcome.LIMIT
+            assert "names" in message(result)
+            assert result.error is not None
+            assert result.error.hint is not None
+            assert result.error.statement_index == 1
+            assert (result.columns, result.rows_seen) == ((), 0)
 
     def test_zero_rows_kept_is_a_cap_too(self, replica: Replica) -> None:
         result = replica.execute("SELECT 1", Limits(rows=0))

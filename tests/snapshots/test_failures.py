@@ -57,7 +57,7 @@ def made(code: int) -> apsw.Error:
         (apsw.SQLITE_FULL, StoreFull),
         (apsw.SQLITE_IOERR, EngineFault),
         (apsw.SQLITE_IOERR_WRITE, EngineFault),
-        (apsw.SQLITE_IOERR_NOMEM, StoreFull),
+        (apsw.SQLITE_IOERR_NOMEM, Outcome.LIMIT),
         (apsw.SQLITE_CANTOPEN, EngineFault),
         (apsw.SQLITE_CORRUPT, TemplateDamaged),
         (apsw.SQLITE_NOTADB, TemplateDamaged),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import json
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,6 +46,23 @@ def test_a_prefix_is_kept_and_everything_counted(rows: list[Row], most: int, roo
     assert sum(map(size_of, collector.rows)) <= room
     if collector.truncated and len(collector.rows) < most:
         assert sum(map(size_of, rows[: len(collector.rows) + 1])) > room
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.one_of(VALUES, st.text('\0\x01\x1f\n\t"\\\x7fé\udce9\u2028a')))
+def test_a_size_is_about_what_json_takes(value: Value) -> None:
+    if isinstance(value, bytes):
+        written: object = {"$blob": base64.b64encode(value).decode()}
+    elif isinstance(value, str) and ("\0" in value or any("\ud800" <= each <= "\udfff" for each in value)):
+        written = {"$text": base64.b64encode(value.encode("utf-8", "surrogateescape")).decode()}
+    else:
+        written = value
+    exact = len(json.dumps([written], ensure_ascii=False, separators=(",", ":")).encode())
+    found = size_of((value,))
+    if isinstance(value, str | bytes):
+        assert exact - 3 <= found <= exact + 3
+    else:
+        assert found == 8
 
 
 def test_the_encoding_is_fixed_for_all_time() -> None:

@@ -24,7 +24,6 @@ from bird_env.errors import BirdEnvError, InternalError, ShuttingDown, Starved, 
 from bird_server.engine.errors import translate
 from bird_server.engine.places import GiveBack, Places
 from bird_server.engine.port import EngineStatistics, Executed, FailedStatement
-from bird_server.sql_text import first_word
 from bird_snapshots.errors import SnapshotError
 from bird_snapshots.execution import Execution
 from bird_snapshots.failures import Outcome
@@ -274,26 +273,18 @@ def _execute(held: _Held, text: str, limits: Limits, on_long: Callable[[], None]
             _put_back(held, starved)
         raise starved
     held.position, held.pinned = execution.position, execution.pinned
-    held.settings = held.settings or _sets_pragma(execution)
+    held.settings = held.settings or execution.pragma_set
     return execution
 
 
 def _one_read(execution: Execution) -> bool:
     """A single statement that cannot change a database: ended early, it has not changed the connection either."""
-    return len(execution.statements) == 1 and execution.statements[0].readonly is True
+    return execution.statements_seen == 1 and execution.statements[0].readonly is True
 
 
 def _unmoved(held: _Held) -> bool:
     """Whether nothing of the failed text needs to be undone, so that the connection can go on with all it holds."""
     return not held.pinned and not held.replica.pinned and held.replica.position == held.position
-
-
-def _sets_pragma(execution: Execution) -> bool:
-    """Whether a text set a PRAGMA: one that only reads has a result, one that writes the database stays in the WAL."""
-    return any(
-        each.outcome is Outcome.OK and each.readonly and not each.columns and first_word(each.sql) == "pragma"
-        for each in execution.statements
-    )
 
 
 def _put_back(held: _Held, fault: BirdEnvError) -> None:
