@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import functools
 import os
 import re
 import shutil
@@ -27,7 +28,7 @@ TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
 
 _NEW_MOUNTS, _NEW_IPC, _NEW_USER = 0x00020000, 0x08000000, 0x10000000
 _READ_ONLY, _NO_SUID, _NO_DEVICES, _REMOUNT, _BIND = 1, 2, 4, 32, 4096
-_RECURSIVE, _PRIVATE = 1 << 14, 1 << 18
+_RECURSIVE = 1 << 14
 #: Flags of a mount that a remount must repeat: they have the same bits in statvfs.
 _KEPT = _NO_SUID | _NO_DEVICES | 8 | 1024 | 2048
 #: Files of a private tmpfs: each costs memory that its size does not count.
@@ -50,11 +51,11 @@ def enter(root: str, *, memory_bytes: int | None) -> None:
         OSError: The kernel refuses. The process may be half way by then, and is good for nothing else.
     """
     user, group = os.getuid(), os.getgid()
+    # In a user namespace no mount of the machine's is shared: what is mounted here stays here.
     _check(_libc.unshare(_NEW_USER | _NEW_MOUNTS | _NEW_IPC))
     for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
-        Path(f"/proc/self/{name}").write_text(text, encoding="ascii")
-    _mount("none", "/", _RECURSIVE | _PRIVATE)
-    kept = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in _python_in_temporary_folders()}
+        Path(f"/proc/self/{name}").write_bytes(text.encode())
+    kept = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in python_in_temporary_folders()}
     if memory_bytes is not None:
         options = f"size={memory_bytes},nr_inodes={_FILES},mode=700"
         _mount("tmpfs", root, _NO_SUID | _NO_DEVICES, kind="tmpfs", options=options)
@@ -91,6 +92,7 @@ def make_elsewhere_read_only(root: str) -> None:
 
 def available(parent: str, *, in_memory: bool) -> bool:
     """Whether children may have all this below `parent`: tried, by a process of its own, since half of it may be."""
+    python_in_temporary_folders()
     root = tempfile.mkdtemp(prefix="probe-", dir=parent)
     pid = os.fork()
     if pid == 0:
@@ -107,11 +109,16 @@ def available(parent: str, *, in_memory: bool) -> bool:
     return status == 0
 
 
-def _python_in_temporary_folders() -> set[str]:
-    """What this interpreter still has to read although it lies in a folder that is about to be covered."""
+@functools.cache
+def python_in_temporary_folders() -> frozenset[str]:
+    """What this interpreter still has to read although it lies in a folder that is about to be covered.
+
+    Found once in a process and its forks: asking for each scoring would cost it a millisecond.
+    """
     named = {os.path.abspath(path) for path in (*sys.path, sys.prefix, sys.base_prefix) if path}  # noqa: PTH100 - links stay
     both = named | {os.path.realpath(path) for path in named}
-    return {path for path in both if Path(path).exists() and any(_is_below(path, folder) for folder in TEMPORARY)}
+    covered = (path for path in both if any(_is_below(path, folder) for folder in TEMPORARY))
+    return frozenset(path for path in covered if Path(path).exists())
 
 
 def _is_below(path: str, folder: str) -> bool:

@@ -33,6 +33,7 @@ import bird_server
 from bird_env.errors import ScorerFault
 from bird_server.scoring import footprint, procfs
 from bird_server.scoring.job import Ended, ScoringJob, ScoringResult, Verdict, failure_verdict, plain
+from bird_server.scoring.workspace import TEMPORARY_NAME
 from bird_server.scoring.zygote import CANCEL, LENGTH, ORDER, SCORE
 
 log = logging.getLogger(__name__)
@@ -342,6 +343,7 @@ def _environment() -> dict[str, str]:
     ours = str(Path(bird_server.__file__).parents[1])
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [ours, environment.get("PYTHONPATH")]))
     environment |= {"LANG": "C.UTF-8", "TZ": "UTC"}  # what 'localtime' means in SQL must not depend on the machine
+    environment["SQLITE_TMPDIR"] = f"./{TEMPORARY_NAME}"  # read as the library starts: before a child has a directory
     return environment
 
 

@@ -18,6 +18,8 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+#: The folder of temporary files in the private directory.
+TEMPORARY_NAME = "tmp"
 #: First bytes of a SQLite file; an empty file is an empty database.
 _MAGIC = b"SQLite format 3\0"
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_.\- ]{1,100}")
@@ -72,7 +74,7 @@ class PrivateWorkspace:
         folder = f"sqlite_databases_test/{safe}"
         self.db_path = f"./{folder}/{safe}.sqlite"
         self._file = root / folder / f"{safe}.sqlite"
-        self.temporary = root / "tmp"
+        self.temporary = root / TEMPORARY_NAME
         self.starved = False
         self._waiting: list[Path] = []
         try:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bird_server.scoring import sandbox
-from bird_server.scoring.pool import ScorerPool
+from bird_server.scoring.pool import Means, ScorerPool
 from server.scoring.support import SHARED_LOOP, job, message
 
 
@@ -74,3 +74,25 @@ async def test_with_nothing_to_shut_it_in_a_scoring_says_so(
         result = await pool.score(job(database))
     assert (result.verdict.status, result.detail["isolation"]) == ("success", "none")
     assert "scorings_less_shut_in namespaces=False landlock=False" in caplog.text
+
+
+@pytest.mark.parametrize("without", [(), ("namespaces",)])
+@SHARED_LOOP
+async def test_sqlites_temporary_files_are_in_the_private_directory(
+    scratch: Path, database: Path, without: tuple[Means, ...]
+) -> None:
+    body = """
+        import os
+        conn.execute("PRAGMA temp_store = FILE")
+        conn.execute("CREATE TEMP TABLE large AS SELECT zeroblob(20000000) AS x")
+        links = []
+        for name in os.listdir("/proc/self/fd"):
+            try:
+                links.append(os.readlink("/proc/self/fd/" + name))
+            except FileNotFoundError:
+                pass
+        assert any(link.startswith(os.getcwd() + "/tmp/") for link in links), links
+    """
+    async with ScorerPool(scratch=scratch, without=frozenset(without)) as pool:
+        result = await pool.score(job(database, body))
+    assert result.verdict.status == "success", result.detail
