@@ -27,9 +27,6 @@ MAX_TEXT_ROWS = 10_000
 #: A column of `table` is aligned up to this width: one long value must not widen a thousand short ones.
 MAX_ALIGNED_CHARS = 80
 
-#: Of a longer text's statements, this many are told one by one: the first ones, and the last.
-MAX_STATEMENTS = 100
-
 #: A longer value is cut before it is written into the text: escaping a megabyte of it would take a second.
 MAX_TEXT_VALUE_CHARS = 20_000
 
@@ -38,6 +35,7 @@ MAX_STATEMENT_COLUMNS = 100
 
 #: Cells, or bytes of text, from which an observation is written off the event loop.
 HEAVY_CELLS = 500
+HEAVY_STATEMENTS = 20
 HEAVY_BYTES = 20_000
 
 #: Characters of a statement, of an error message and of a column's name that are repeated in a reply.
@@ -78,8 +76,8 @@ def observe(execution: Execution, format: ObservationFormat, *, text_chars: int,
         rows_seen=execution.rows_seen,
         rowcount=execution.rowcount,
         truncated=execution.truncated,
-        statements=[_statement(each) for each in _told(execution.statements)],
-        statements_seen=len(execution.statements),
+        statements=[_statement(each) for each in execution.statements],
+        statements_seen=execution.statements_seen,
         error=_failure(execution.error),
         in_transaction=execution.in_transaction,
         transaction_rolled_back=execution.transaction_rolled_back,
@@ -90,7 +88,7 @@ def observe(execution: Execution, format: ObservationFormat, *, text_chars: int,
 def is_heavy(execution: Execution) -> bool:
     """Whether writing it down takes so long that the event loop must not wait for it: more than about a millisecond."""
     cells = len(execution.rows) * len(execution.columns)
-    if cells > HEAVY_CELLS or len(execution.columns) > HEAVY_CELLS or len(execution.statements) > MAX_STATEMENTS:
+    if cells > HEAVY_CELLS or len(execution.columns) > HEAVY_CELLS or execution.statements_seen > HEAVY_STATEMENTS:
         return True
     size = sum(len(value) for row in execution.rows for value in row if isinstance(value, str | bytes))
     return size + sum(len(each.sql) for each in execution.statements) > HEAVY_BYTES
@@ -112,12 +110,6 @@ def error_message(execution: Execution, cpu_s: float) -> str:
     if execution.outcome is EngineOutcome.TIMEOUT:
         return f"Timeout after {cpu_s:g}s"
     return _echoed(execution.error.message) if execution.error else str(execution.outcome)
-
-
-def _told(statements: Sequence[StatementResult]) -> Sequence[StatementResult]:
-    if len(statements) <= MAX_STATEMENTS:
-        return statements
-    return [*statements[: MAX_STATEMENTS - 1], statements[-1]]
 
 
 def _statement(each: StatementResult) -> models.StatementOutcome:
@@ -193,9 +185,8 @@ def _cut_note(cut: int) -> str:
 def _notes(execution: Execution) -> list[str]:
     """What the numbers alone do not tell a reader."""
     notes: list[str] = []
-    done = [each for each in execution.statements if each.outcome is EngineOutcome.OK]
-    if execution.outcome is not EngineOutcome.OK and done:
-        notes.append(f"{len(done)} earlier statement(s) of this text had run.")
+    if execution.outcome is not EngineOutcome.OK and execution.statements_seen > 1:
+        notes.append(f"{execution.statements_seen - 1} earlier statement(s) of this text had run.")
     if execution.transaction_rolled_back:
         notes.append("The open transaction was rolled back.")
     elif execution.in_transaction:
@@ -209,15 +200,11 @@ def _summary(execution: Execution) -> str:
     """One line for a step without a result set."""
     if not execution.statements:
         return "Nothing to execute."
-    changed = _changed(execution)
+    changed = execution.rows_changed
     plural = "" if changed == 1 else "s"
     if any(each.rowcount is not None for each in execution.statements):
         return f"OK, {changed} row{plural} changed."
     return "OK."
-
-
-def _changed(execution: Execution) -> int:
-    return sum(each.rowcount or 0 for each in execution.statements)
 
 
 def _row_note(execution: Execution, rows: Sequence[Sequence[Value]]) -> str:
@@ -263,7 +250,7 @@ def _as_json(execution: Execution, rows: Sequence[Sequence[Value]], cpu_s: float
         }
         notes = [*_cut_rows_note(execution, rows), *notes]
     else:
-        body["rows_changed"] = _changed(execution)
+        body["rows_changed"] = execution.rows_changed
     if notes:
         body["notes"] = notes
     return json.dumps(body, ensure_ascii=False)

@@ -738,4 +738,5 @@ async def test_a_reply_is_bounded_whatever_the_policy_writes(world: World, sql: 
     assert len(response.content) < 2_500_000
     step = StepResult.model_validate(json.loads(response.text))
     assert len(step.observation.text) <= 8_000
-    assert len(step.observation.statements) <= 100
+    assert len(step.observation.statements) <= 101
+    assert step.observation.statements_seen == (20_000 if sql.startswith("SELECT 1;") else 1)
