@@ -11,8 +11,9 @@ from importlib.metadata import entry_points
 import typer
 
 from bird_env.cli._extras import requires_extra
+from bird_env.cli._faults import INTERRUPTED, UNUSABLE, Commands, shown, tell
 
-__all__ = ["build", "main", "requires_extra"]
+__all__ = ["INTERRUPTED", "UNUSABLE", "build", "main", "requires_extra", "shown", "tell"]
 
 ENTRY_POINT_GROUP = "bird_env.commands"
 
@@ -21,6 +22,7 @@ def build() -> typer.Typer:
     """The whole command line, with every command that the installed distribution declares."""
     app = typer.Typer(
         name="bird-env",
+        cls=Commands,
         help="A private SQLite database for every RL trajectory, scored as BIRD-CRITIC scores.",
         no_args_is_help=True,
         add_completion=False,

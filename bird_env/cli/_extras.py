@@ -8,6 +8,8 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
+from bird_env.cli._faults import UNUSABLE, tell
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -23,8 +25,10 @@ def requires_extra(extra: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
             except ModuleNotFoundError as error:
                 if error.name is None or error.name.split(".")[0].startswith("bird_"):
                     raise
-                typer.echo(f"This command needs {error.name}: pip install 'bird-env[{extra}]'", err=True)
-                raise typer.Exit(2) from error
+                detail = f"This command needs {error.name}, which is not installed"
+                hint = f"pip install 'bird-env[{extra}]'"
+                tell("missing_extra", detail, hint, as_json=bool(kwargs.get("as_json", False)))
+                raise typer.Exit(UNUSABLE) from error
 
         return run
 

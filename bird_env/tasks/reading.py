@@ -24,6 +24,21 @@ PARQUET_MAGIC = b"PAR1"
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 ROWS_A_BATCH = 512
 
+#: Files that are often given instead: their first bytes, what they are, and what to do.
+NO_TEXTS = (
+    (b"SQLite format 3\0", "a SQLite database", "`bird-env databases import` takes databases; name the file of tasks."),
+    (b"\x1f\x8b", "compressed (gzip)", "Unpack it first, with gunzip."),
+    (b"PK\x03\x04", "a ZIP archive", "Unpack it first, and name the file of tasks in it."),
+    (b"\xfd7zXZ\0", "compressed (xz)", "Unpack it first, with unxz."),
+    (b"\x28\xb5\x2f\xfd", "compressed (zstd)", "Unpack it first, with unzstd."),
+    (b"BZh", "compressed (bzip2)", "Unpack it first, with bunzip2."),
+    (b"ARROW1\0\0", "an Arrow file", "Save it as Parquet or as JSON Lines."),
+)
+_EXPECTED = "Expected JSON, JSON Lines or Parquet."
+
+#: How much of a file is looked at for what no text holds.
+_HEAD = 4_096
+
 #: Bytes that were no UTF-8, as `surrogateescape` decodes them. JSON spells a surrogate in ASCII, so that a raw one in
 #: the text of a file can be nothing else.
 _UNDECODED = re.compile("[\udc80-\udcff]")
@@ -64,7 +79,18 @@ def read_objects(path: Path) -> Iterator[Found]:
             f"{path} is a Git LFS pointer, not the file itself",
             hint="Fetch the file with `git lfs pull`, or download it from where the data set is published.",
         )
-    return _json(_decode(path, data))
+    for magic, kind, hint in NO_TEXTS:
+        if data.startswith(magic):
+            raise DataError(f"{path} is {kind}, not a file of JSON or Parquet", hint=hint)
+    text = _decode(path, data)
+    if _binary(text[:_HEAD]):
+        raise DataError(f"{path} is a binary file, not a file of JSON or Parquet", hint=_EXPECTED)
+    return _json(text)
+
+
+def _binary(head: str) -> bool:
+    """Whether a file is no text. What begins as JSON is read: a crash may leave NUL bytes where a line was due."""
+    return "\0" in head and not head.lstrip(_BLANKS).startswith(("{", "["))
 
 
 def _bytes_of(path: Path) -> bytes:
@@ -83,7 +109,7 @@ def _decode(path: Path, data: bytes) -> str:
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is neither UTF-8 nor {encoding}: {error.reason}") from error
+        raise DataError(f"{path} is neither UTF-8 nor {encoding}: {error.reason}", hint=_EXPECTED) from error
 
 
 def _json(text: str) -> Iterator[Found]:

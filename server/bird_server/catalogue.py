@@ -158,24 +158,35 @@ class Catalogue:
     """Databases and tasks of one data directory. Safe to share between threads and processes.
 
     Args:
-        root: The data directory; it is made if it does not exist.
+        root: The data directory.
+        make: Make the directory and the file in it where they do not exist; else that is an error.
         now: The clock behind `imported_at`.
 
     Raises:
         DataError: The directory or the file in it cannot be used.
     """
 
-    def __init__(self, root: Path, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(
+        self, root: Path, *, make: bool = True, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
         self._now = now
         self.path = root / FILE_NAME
         try:
-            root.mkdir(parents=True, exist_ok=True)
-            if not self.path.exists():
-                _make(self.path)
+            if make:
+                root.mkdir(parents=True, exist_ok=True)
+                if not self.path.exists():
+                    _make(self.path)
+            elif not self.path.exists():
+                raise _absent(root)
             self._engine = _opened(self.path)
-        except (OSError, DatabaseError) as error:
+        except OSError as error:
             raise DataError(
-                f"the catalogue {self.path} cannot be opened: {error}",
+                f"the data directory {root} cannot be used: {error.strerror}",
+                hint="Name a folder that this user may write to with --data, or with BIRD_ENV_DATA.",
+            ) from error
+        except DatabaseError as error:
+            raise DataError(
+                f"the catalogue {self.path} cannot be opened: {error.orig}",
                 hint="Move the file aside and import again, or name another directory with --data.",
             ) from error
         self._writing = self._engine.execution_options(bird_begin="BEGIN IMMEDIATE")
@@ -340,6 +351,15 @@ class Catalogue:
         with Session(self._writing) as session, session.begin():
             yield session
             session.execute(update(_About).values(revision=_About.revision + 1))
+
+
+def _absent(root: Path) -> DataError:
+    hint = "Name it with --data, or with BIRD_ENV_DATA; `bird-env databases import` makes one."
+    if root.is_dir():
+        return DataError(f"{root} is no data directory: it holds no {FILE_NAME}", hint=hint)
+    if root.exists():
+        return DataError(f"{root} is a file, not a data directory", hint=hint)
+    return DataError(f"the data directory {root} does not exist", hint=hint)
 
 
 def _opened(path: Path) -> Engine:

@@ -220,8 +220,20 @@ def test_what_is_no_catalogue_is_an_error_with_a_hint(tmp_path: Path) -> None:
         Catalogue(tmp_path)
     file = tmp_path / "file"
     file.touch()
-    with pytest.raises(DataError, match="cannot be opened"):
+    with pytest.raises(DataError, match="cannot be used: File exists"):
         Catalogue(file)
+
+
+def test_a_catalogue_to_read_is_not_made(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for root, words in ((tmp_path / "none", "does not exist"), (tmp_path, "holds no catalogue"), (file, "is a file")):
+        with pytest.raises(DataError, match=words) as caught:
+            Catalogue(root, make=False)
+        assert "--data" in (caught.value.hint or "")
+    assert list(tmp_path.iterdir()) == [file]
+    with Catalogue(tmp_path / "data"), Catalogue(tmp_path / "data", make=False) as again:
+        assert again.databases() == []
 
 
 def test_a_catalogue_of_another_version_is_refused(tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ import json
 import pytest
 import typer
 
+from bird_env.cli import shown
 from bird_env.errors import DataError
-from bird_server.commands._output import errors_told, megabytes, print_json, print_table, shown
+from bird_server.commands._output import errors_told, megabytes, print_json, print_table
 
 
 def test_json_is_ascii_whatever_it_holds(capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,6 +48,11 @@ def test_flags_are_settings_by_name() -> None:
         (["--host", "::"], {}, "--insecure"),
         (["--prompts", "no/such/folder"], {}, "no folder"),
         (["--host", "192.0.2.1", "--insecure"], {}, "Cannot listen"),
+        (["--host", "192.0.2.1", "--insecure"], {}, "--host takes an address of this machine"),
+        (["--host", "ä..b", "--insecure"], {}, "no name of a host"),
+        (["--port", "65536"], {}, "--port"),
+        (["--port", "-1"], {}, "--port"),
+        (["--log-level", "loud"], {}, "--log-level"),
     ],
 )
 def test_what_it_cannot_do_is_refused_in_a_line_with_exit_code_2(
@@ -60,6 +65,31 @@ def test_what_it_cannot_do_is_refused_in_a_line_with_exit_code_2(
     assert words in result.stderr
     assert "Traceback" not in result.stderr
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("data", ["file", "file/below", "/proc/none"])
+def test_a_data_directory_that_cannot_be_one_is_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    result = serve("--data", data, "--port", "0")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"{data} cannot be used" in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]
+
+
+@pytest.mark.parametrize("ready", ["none/ready.json", "file/ready.json", "/proc/ready.json"])
+def test_a_ready_file_that_cannot_be_written_is_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ready: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    result = serve("--data", "data", "--port", "0", "--ready-file", ready)
+    assert result.exit_code == 2
+    assert f"{Path(ready).parent} cannot be used" in result.stderr
+    assert result.stderr.count("\n") == 1
 
 
 def test_a_port_in_use_is_refused_and_a_free_one_is_proposed(tmp_path: Path) -> None:

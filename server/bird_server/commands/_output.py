@@ -1,19 +1,22 @@
 """What commands share in speaking: tables for people, JSON for programs, errors with their hint.
 
-With `--json` standard output holds one JSON document and nothing else; remarks and bars go to standard error.
+With `--json` standard output holds one JSON document and nothing else, an `error` where there is no result; remarks and
+bars go to standard error.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
 import typer
 
-#: Wrong use of a command, or input that cannot be used at all.
-UNUSABLE = 2
+from bird_env.cli import INTERRUPTED, UNUSABLE, shown, tell
+
+#: Lines of one kind that a person is shown; a program gets all of them.
+LINES_SHOWN = 20
 
 
 def print_json(document: Any) -> None:
@@ -51,11 +54,6 @@ def print_table(
     Console().print(table)
 
 
-def shown(text: str) -> str:
-    """The text as a terminal may have it: with blanks for control characters and lone surrogates."""
-    return "".join(character if character.isprintable() else " " for character in text)
-
-
 def remark(text: str) -> None:
     """A line on standard error."""
     typer.echo(shown(text), err=True)
@@ -65,15 +63,39 @@ def megabytes(size_bytes: int) -> str:
     return f"{size_bytes / 1_000_000:,.1f} MB"
 
 
+def remark_some(lines: Sequence[str], rest: str) -> None:
+    """The first lines on standard error, then how many more there are and where: a file may have thousands.
+
+    Args:
+        rest: Where all of them are, such as `--json has them all`.
+    """
+    for line in lines[:LINES_SHOWN]:
+        remark(line)
+    if len(lines) > LINES_SHOWN:
+        remark(f"… and {len(lines) - LINES_SHOWN:,} more such lines; {rest}.")
+
+
 @contextmanager
-def errors_told() -> Generator[None]:
-    """Turn an error of ours inside the block into a line with its hint, and exit code 2."""
-    from bird_env.errors import BirdEnvError
-    from bird_server.refusals import why
-    from bird_snapshots.errors import SnapshotError
+def errors_told(*, as_json: bool = False, kept: Callable[[], str] | str = "Nothing was changed.") -> Generator[None]:
+    """Turn an error inside the block into a line with its hint, and exit code 2; Ctrl-C into a line and exit code 130.
+
+    Errors of ours, of the operating system and of the catalogue are told. Others are defects and go on with their
+    traceback, and so does a reader of standard output that went away, which the command line ends quietly.
+
+    Args:
+        as_json: Whether standard output gets the error as a document.
+        kept: What an interrupted command leaves, and how to go on.
+    """
+    from bird_server.refusals import refusal
 
     try:
         yield
-    except (BirdEnvError, SnapshotError) as error:
-        remark(str(why(error)))
+    except KeyboardInterrupt as interrupt:
+        tell("interrupted", "Interrupted", kept if isinstance(kept, str) else kept(), as_json=as_json)
+        raise typer.Exit(INTERRUPTED) from interrupt
+    except Exception as error:
+        refused = None if isinstance(error, BrokenPipeError) else refusal(error)
+        if refused is None:
+            raise
+        tell(refused.code, refused.message, refused.hint, as_json=as_json)
         raise typer.Exit(UNUSABLE) from error

@@ -39,9 +39,11 @@ def add(app: typer.Typer) -> None:
         from rich.table import Table
 
         from bird_server.benches.replicas import run
+        from bird_server.commands._output import errors_told
 
         errors = Console(stderr=True)
         with (
+            errors_told(as_json=as_json, kept="Its files are removed; the same command again begins anew."),
             tempfile.TemporaryDirectory(prefix="bird-env-bench-", dir=folder or Path.cwd()) as scratch,
             errors.status("starting") as status,
         ):

@@ -25,7 +25,11 @@ def add(app: typer.Typer) -> None:
         The databases are built from the files of SQL beside the cases. Exit code 1 on any mismatch, 2 on unusable
         input.
         """
-        raise typer.Exit(_conformance(cases, as_json=as_json, workers=workers))
+        from bird_server.commands._output import errors_told
+
+        with errors_told(as_json=as_json, kept="Nothing is kept: the same command again begins anew."):
+            code = _conformance(cases, as_json=as_json, workers=workers)
+        raise typer.Exit(code)
 
 
 def _conformance(path: Path, *, as_json: bool, workers: int | None) -> int:
@@ -34,7 +38,6 @@ def _conformance(path: Path, *, as_json: bool, workers: int | None) -> int:
     import tempfile
     from dataclasses import asdict
 
-    from bird_env.errors import BirdEnvError
     from bird_server.commands._progress import progress_bar
     from bird_server.scoring.conformance import Case, Mismatch, read_cases, run_cases
     from bird_server.scoring.pool import ScorerPool
@@ -44,13 +47,9 @@ def _conformance(path: Path, *, as_json: bool, workers: int | None) -> int:
             with progress_bar("conformance", len(cases)) as advance:
                 return await run_cases(cases, pool, on_case=lambda _: advance(1)), pool.versions
 
-    try:
-        with tempfile.TemporaryDirectory(prefix="bird-conformance-") as folder:
-            cases = read_cases(path, Path(folder))
-            mismatches, versions = asyncio.run(run(cases))
-    except BirdEnvError as error:
-        typer.echo(f"{error.detail}{f' {error.hint}' if error.hint else ''}", err=True)
-        return 2
+    with tempfile.TemporaryDirectory(prefix="bird-conformance-") as folder:
+        cases = read_cases(path, Path(folder))
+        mismatches, versions = asyncio.run(run(cases))
     matched = len(cases) - len({mismatch.id for mismatch in mismatches})
     if as_json:
         told = [asdict(mismatch) for mismatch in mismatches]

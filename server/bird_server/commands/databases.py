@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bird_env.cli import requires_extra
-from bird_server.commands._output import errors_told, megabytes, print_json, print_table, remark
+from bird_env.cli import UNUSABLE, requires_extra, tell
+from bird_server.commands._output import errors_told, megabytes, print_json, print_table, remark, remark_some
 
 if TYPE_CHECKING:
     from bird_server.catalogue import Database
@@ -21,6 +21,9 @@ DataOption = Annotated[
     Path | None, typer.Option(help="Data directory; default: $BIRD_ENV_DATA, else ./bird_env_data.", show_default=False)
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+
+#: What is said of a database file without a byte in it.
+EMPTY = "the file has 0 bytes: an empty database"
 
 
 def add(app: typer.Typer) -> None:
@@ -41,8 +44,9 @@ def add(app: typer.Typer) -> None:
         data: DataOption = None,
         as_json: JsonOption = False,
     ) -> None:
-        """Publish database files as templates. Exit code 1 when a file was refused; the rest is imported."""
-        with errors_told():
+        """Publish database files as templates. Exit code 1 when a path or a file was refused; the rest is imported."""
+        kept = "What was imported stays; the same command again imports the rest."
+        with errors_told(as_json=as_json, kept=kept):
             code = _import(paths, name, data, as_json=as_json)
         raise typer.Exit(code)
 
@@ -50,7 +54,7 @@ def add(app: typer.Typer) -> None:
     @requires_extra("server")
     def list_(data: DataOption = None, as_json: JsonOption = False) -> None:  # pyright: ignore[reportUnusedFunction]
         """List the databases, with how many tasks are on each."""
-        with errors_told():
+        with errors_told(as_json=as_json):
             _list(data, as_json=as_json)
 
     @group.command()
@@ -61,7 +65,7 @@ def add(app: typer.Typer) -> None:
         as_json: JsonOption = False,
     ) -> None:
         """Read every template again and compare it with its sha256. Exit code 1 when one differs."""
-        with errors_told():
+        with errors_told(as_json=as_json):
             code = _verify(names or [], data, as_json=as_json)
         raise typer.Exit(code)
 
@@ -82,29 +86,61 @@ def add(app: typer.Typer) -> None:
         `--unused` removes such later.
         """
         if not names and not unused:
-            remark("Name a database, or say --unused.")
-            raise typer.Exit(2)
-        with errors_told():
+            tell("usage", "Name a database, or say --unused.", as_json=as_json)
+            raise typer.Exit(UNUSABLE)
+        kept = "What is already removed stays so; `bird-env databases list` shows what is left."
+        with errors_told(as_json=as_json, kept=kept):
             _remove(names or [], data, with_tasks=with_tasks, unused=unused, as_json=as_json)
 
 
 def _import(paths: list[Path], name: str | None, data: Path | None, *, as_json: bool) -> int:
     from bird_env.errors import DataError
-    from bird_server.database_files import DatabaseFile, FoundFiles, find_databases
+    from bird_server.database_files import DatabaseFile, FoundFiles
 
-    found = [find_databases(path) for path in paths]
+    found, refused = _find(paths)
     files = [file for one in found for file in one.files]
     if name is not None:
-        if len(files) != 1:
-            raise DataError(f"--name is for one database, and here are {len(files)}")
-        found = [FoundFiles((DatabaseFile(name, files[0].path),))]
-    outcomes = publish(found, data)
+        if len(files) + len(refused) != 1:
+            raise DataError(f"--name is for one database, and here are {len(files) + len(refused)}")
+        found = [FoundFiles((DatabaseFile(name, file.path),)) for file in files]
+    outcomes = [*refused, *(publish(found, data) if files else [])]
     report = import_report(outcomes, found)
     if as_json:
         print_json(report)
     else:
         tell_import(outcomes, found)
     return 1 if report["failed"] else 0
+
+
+def _find(paths: Sequence[Path]) -> tuple[list[FoundFiles], list[Imported]]:
+    """What the paths stand for, and the paths that stand for nothing.
+
+    Raises:
+        DataError: None of them stands for anything.
+    """
+    from bird_env.errors import DataError
+    from bird_server.database_files import SUFFIXES, find_databases
+    from bird_server.importing import Imported
+    from bird_server.refusals import Refused, refusal
+
+    found: list[FoundFiles] = []
+    refused: list[Imported] = []
+    for path in paths:
+        try:
+            one = find_databases(path)
+        except (DataError, OSError) as error:
+            refused.append(Imported(path.name or str(path), path, refused=refusal(error)))
+            continue
+        if path.is_file() and path.suffix not in SUFFIXES and is_empty(path):
+            message = f"{path} is empty (0 bytes), and its name does not say that it is a database"
+            hint = "SQLite takes an empty file for an empty database: name it *.sqlite, *.sqlite3 or *.db if it is one."
+            refused.append(Imported(path.name, path, refused=Refused("empty_file", message, hint)))
+            continue
+        found.append(one)
+    reasons = [each.refused for each in refused if each.refused is not None]
+    if not found:
+        raise DataError("; ".join(reason.message.rstrip(".") for reason in reasons), hint=reasons[0].hint)
+    return found, refused
 
 
 def publish(found: Sequence[FoundFiles], data: Path | None) -> list[Imported]:
@@ -132,6 +168,7 @@ def import_report(outcomes: Sequence[Imported], found: Sequence[FoundFiles]) -> 
             {
                 **_database(outcome.database),
                 "replaced_sha256": outcome.replaced.digest if outcome.replaced is not None else None,
+                "remark": EMPTY if is_empty(outcome.path) else None,
             }
             for outcome in outcomes
             if outcome.database is not None
@@ -150,21 +187,29 @@ def tell_import(outcomes: Sequence[Imported], found: Sequence[FoundFiles]) -> No
     imported = [outcome.database for outcome in outcomes if outcome.database is not None]
     if imported:
         _table(f"{len(imported)} databases imported", imported)
+    rest = "--json has them all"
     for outcome in outcomes:
-        if outcome.replaced is not None:
-            remark(f"{outcome.name}: stood for template {outcome.replaced.digest[:12]} before")
-        if outcome.refused is not None:
-            remark(f"{outcome.name}: not imported: {outcome.refused}")
-    for one in found:
-        for path in one.skipped:
-            remark(f"{path}: holds no database")
+        if outcome.database is not None and is_empty(outcome.path):
+            remark(f"{outcome.name}: {EMPTY}")
+    replaced = [(one.name, one.replaced.digest[:12]) for one in outcomes if one.replaced is not None]
+    remark_some([f"{name}: stood for template {digest} before" for name, digest in replaced], rest)
+    remark_some([f"{one.name}: not imported: {one.refused}" for one in outcomes if one.refused is not None], rest)
+    remark_some([f"{path}: holds no database" for one in found for path in one.skipped], rest)
+
+
+def is_empty(path: Path) -> bool:
+    """Whether a file has 0 bytes; one that is gone meanwhile has no size."""
+    try:
+        return path.stat().st_size == 0
+    except OSError:
+        return False
 
 
 def _list(data: Path | None, *, as_json: bool) -> None:
     from bird_server.catalogue import Catalogue
     from bird_server.datadir import data_directory
 
-    with Catalogue(data_directory(data).root) as catalogue:
+    with Catalogue(data_directory(data).root, make=False) as catalogue:
         databases = catalogue.databases()
         tasks = catalogue.databases_of_tasks()
     if as_json:
@@ -185,7 +230,7 @@ def _verify(names: list[str], data: Path | None, *, as_json: bool) -> int:
     from bird_snapshots.template import TemplateStore
 
     directory = data_directory(data)
-    with Catalogue(directory.root) as catalogue:
+    with Catalogue(directory.root, make=False) as catalogue:
         databases = {database.name: database for database in catalogue.databases()}
     for name in names:
         if name not in databases:
@@ -219,7 +264,7 @@ def _remove(names: list[str], data: Path | None, *, with_tasks: bool, unused: bo
     from bird_snapshots.template import TemplateStore
 
     directory = data_directory(data)
-    with Catalogue(directory.root) as catalogue:
+    with Catalogue(directory.root, make=False) as catalogue:
         digests = {catalogue.remove_database(name, with_tasks=with_tasks).digest for name in names}
         templates = TemplateStore(directory.store)
         dropped = list(remove_unused(catalogue, templates, among=None if unused else digests))

@@ -40,7 +40,7 @@ def _demo(trajectories: int, *, as_json: bool) -> int:
     from bird_server.demo import run
 
     with (
-        errors_told(),
+        errors_told(as_json=as_json, kept="The demonstration's server is stopped and its files are removed."),
         tempfile.TemporaryDirectory(prefix="bird-env-demo-") as folder,
         Console(stderr=True).status("starting") as status,
     ):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bird_env.cli import requires_extra
-from bird_server.commands._output import megabytes, print_json, print_table
+from bird_server.commands._output import errors_told, megabytes, print_json, print_table
 
 if TYPE_CHECKING:
     from bird_server.checkup import Checkup, Needs
@@ -35,7 +35,8 @@ def add(app: typer.Typer) -> None:
         from bird_server.checkup import check_up
         from bird_server.datadir import data_directory
 
-        found = check_up(data_directory(data), size=size, template_mb=template_mb)
+        with errors_told(as_json=as_json, kept="What was tried is removed."):
+            found = check_up(data_directory(data), size=size, template_mb=template_mb)
         if as_json:
             print_json(document(found))
         else:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bird_env.cli import requires_extra
+from bird_env.cli import UNUSABLE, requires_extra, tell
 
 
 class ScoreMode(StrEnum):
@@ -38,11 +38,15 @@ def add(app: typer.Typer) -> None:
         """Score predictions as BIRD-CRITIC does; no server is needed.
 
         A task without a prediction counts as failed. Exit code 2 when a task could not be scored (no gold, no database,
-        a fault of the scorer), or when the input cannot be used.
+        a fault of the scorer), or when the input cannot be used. After Ctrl-C the same command goes on where it was.
         """
-        raise typer.Exit(
-            _score(tasks, databases, out, predictions, mode, gold, workers=workers, limit_s=limit_s, as_json=as_json)
-        )
+        from bird_server.commands._output import errors_told
+
+        with errors_told(as_json=as_json, kept=lambda: _kept(out)):
+            code = _score(
+                *(tasks, databases, out, predictions, mode, gold), workers=workers, limit_s=limit_s, as_json=as_json
+            )
+        raise typer.Exit(code)
 
 
 def _score(
@@ -60,26 +64,32 @@ def _score(
     import asyncio
     import json
 
-    from bird_env.errors import BirdEnvError
+    from bird_server.commands._output import remark_some
     from bird_server.commands._progress import progress_bar
     from bird_server.scoring.whole_file import Request, score_whole_file
 
     if mode is ScoreMode.PRED and predictions is None:
-        typer.echo("--predictions is needed, unless --mode gold judges the tasks' own solutions.", err=True)
-        return 2
+        detail = "--predictions is needed, unless --mode gold judges the tasks' own solutions."
+        tell("usage", detail, as_json=as_json)
+        return UNUSABLE
     request = Request(tasks, databases, out, predictions, gold, mode.value, limit_s, workers)
-    try:
-        report = asyncio.run(score_whole_file(request, progress_bar))
-    except BirdEnvError as error:
-        typer.echo(f"{error.detail}{f' {error.hint}' if error.hint else ''}", err=True)
-        return 2
+    report = asyncio.run(score_whole_file(request, progress_bar))
     if as_json:
         typer.echo(json.dumps({**report.as_dict(), "out": str(out)}))
     else:
         typer.echo(report.summary())
         typer.echo(str(out / "report.txt"))
-    for each in report.unscored:
-        typer.echo(f"not scored: {each.instance_id}: {each.reason}", err=True)
-    for problem in report.problems:
-        typer.echo(f"problem: {problem}", err=True)
-    return 2 if report.unscored or report.dropped else 0
+    rest = f"{out / 'report.txt'} has them all"
+    remark_some([f"not scored: {each.instance_id}: {each.reason}" for each in report.unscored], rest)
+    remark_some([f"problem: {problem}" for problem in report.problems], rest)
+    return UNUSABLE if report.unscored or report.dropped else 0
+
+
+def _kept(out: Path) -> str:
+    """What an interrupted run leaves."""
+    from bird_server.scoring.verdict_log import FILE_NAME
+
+    verdicts = out / FILE_NAME
+    if not verdicts.is_file() or not verdicts.stat().st_size:
+        return "Nothing was scored yet: run the same command again."
+    return f"The verdicts so far are kept in {verdicts}: run the same command again to go on from there."

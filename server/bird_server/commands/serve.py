@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -27,6 +29,13 @@ ANSWER_S = 5.5
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
 def add(app: typer.Typer) -> None:
     """Add the command."""
 
@@ -35,7 +44,7 @@ def add(app: typer.Typer) -> None:
     def serve(  # pyright: ignore[reportUnusedFunction]
         data: Annotated[Path | None, typer.Option(help="Data directory.", envvar="BIRD_ENV_DATA")] = None,
         host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-        port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8000,
+        port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")] = 8000,
         ready_file: Annotated[
             Path | None, typer.Option(help='Written once the server answers: {"url", "host", "port", "pid"}.')
         ] = None,
@@ -45,7 +54,7 @@ def add(app: typer.Typer) -> None:
         insecure: Annotated[
             bool, typer.Option("--insecure", help="Listen beyond loopback without any token configured.")
         ] = False,
-        log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+        log_level: Annotated[LogLevel, typer.Option(help="What is logged.")] = LogLevel.INFO,
     ) -> None:
         """Run the service.
 
@@ -53,7 +62,7 @@ def add(app: typer.Typer) -> None:
         """
         given = {"data": data, "capacity": capacity, "scorers": scorers, "prompts": prompts}
         overrides = {name: value for name, value in given.items() if value is not None}
-        raise typer.Exit(_serve(overrides, host, port, ready_file, insecure=insecure, log_level=log_level))
+        raise typer.Exit(_serve(overrides, host, port, ready_file, insecure=insecure, log_level=log_level.value))
 
 
 def _serve(
@@ -67,6 +76,7 @@ def _serve(
 
     from bird_server.app import create_app
     from bird_server.auth import Authenticator
+    from bird_server.refusals import why_not
     from bird_server.settings import Settings
 
     os.environ["TZ"] = "UTC"  # what 'localtime' means in SQL must not depend on the machine
@@ -93,10 +103,15 @@ def _serve(
         return 2
     try:
         listener = _listen(host, port)
-    except OSError as error:
-        typer.echo(f"Cannot listen on {host}:{port}: {error.strerror}. --port 0 takes a free port.", err=True)
+    except (OSError, TypeError) as error:  # TypeError: the host is a text that no name server can be asked for
+        typer.echo(f"Cannot listen on {host}:{port}: {_listen_fault(error)}", err=True)
         return 2
     with listener:
+        try:
+            _prepare(settings.data, ready_file)
+        except OSError as error:
+            typer.echo(str(why_not(error)), err=True)
+            return 2
         try:
             code = _run(app, listener, host, ready_file)
         except BirdEnvError as error:
@@ -106,6 +121,33 @@ def _serve(
     if parts is not None and parts.engine.unfinished():
         _end_now(code)
     return code
+
+
+def _listen_fault(error: OSError | TypeError) -> str:
+    """What is wrong with an address, and what to do about it."""
+    if isinstance(error, TypeError | socket.gaierror):
+        said = "this is no name of a host" if isinstance(error, TypeError) else error.strerror
+        return f"{said}. --host takes an address of this machine, such as 127.0.0.1."
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{error.strerror}. --host takes an address of this machine, such as 127.0.0.1 or 0.0.0.0."
+    return f"{error.strerror}. --port 0 takes a free port."
+
+
+def _prepare(data: Path, ready_file: Path | None) -> None:
+    """Make the data directory, and find out before the start whether it and the ready file can be written.
+
+    Raises:
+        OSError: One cannot; `filename` says which.
+    """
+    import tempfile
+
+    data.mkdir(parents=True, exist_ok=True)
+    for folder in [data] if ready_file is None else [data, ready_file.parent]:
+        try:
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(folder)) from error
 
 
 def _end_now(code: int) -> NoReturn:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bird_env.cli import requires_extra
-from bird_server.commands._output import errors_told, print_json, print_table, remark, shown
-from bird_server.commands.databases import DataOption, JsonOption
+from bird_env.cli import UNUSABLE, requires_extra, shown, tell
+from bird_server.commands._output import errors_told, print_json, print_table, remark, remark_some
+from bird_server.commands.databases import DataOption, JsonOption, is_empty
 
 if TYPE_CHECKING:
     from bird_env.tasks import Problem, Task, TaskFile
@@ -49,7 +49,8 @@ def add(app: typer.Typer) -> None:
         as_json: JsonOption = False,
     ) -> None:
         """Import tasks. Exit code 1 when a record or a database was refused; the rest is imported."""
-        with errors_told():
+        kept = "Databases that were imported stay; the same command again imports the rest."
+        with errors_told(as_json=as_json, kept=kept):
             code = _import(file, databases, gold, format, data, as_json=as_json)
         raise typer.Exit(code)
 
@@ -64,7 +65,7 @@ def add(app: typer.Typer) -> None:
         as_json: JsonOption = False,
     ) -> None:
         """List tasks by id."""
-        with errors_told():
+        with errors_told(as_json=as_json):
             tasks = _stored(data, database=database, category=category, limit=limit, unscorable=unscorable)
         if as_json:
             print_json({"tasks": [_public(task) for task in tasks]})
@@ -80,7 +81,7 @@ def add(app: typer.Typer) -> None:
         as_json: JsonOption = False,
     ) -> None:
         """Show one task as a policy may see it; with --gold, all of it."""
-        with errors_told():
+        with errors_told(as_json=as_json):
             _show(task_id, data, gold=gold, as_json=as_json)
 
     @group.command()
@@ -100,9 +101,10 @@ def add(app: typer.Typer) -> None:
         Exit code 1 when a task is broken: it is listed with the cause. Tasks without gold are not checked.
         """
         if (tasks is None) != (databases is None) or (gold is not None and tasks is None):
-            remark("--tasks and --databases go together, and --gold goes with them.")
-            raise typer.Exit(2)
-        with errors_told():
+            tell("usage", "--tasks and --databases go together, and --gold goes with them.", as_json=as_json)
+            raise typer.Exit(UNUSABLE)
+        kept = "Nothing is kept: the same command again begins anew."
+        with errors_told(as_json=as_json, kept=kept):
             code = _validate(tasks, databases, gold, format, data, workers, limit_s, as_json=as_json)
         raise typer.Exit(code)
 
@@ -126,13 +128,14 @@ def _import(
     with Catalogue(data_directory(data).root) as catalogue:
         added = catalogue.add_tasks(found.tasks, source=str(file.absolute()))
         missing = {name: count for name, count in sorted(needed.items()) if catalogue.database(name) is None}
-    report = {
+    report: dict[str, Any] = {
         "added": len(added.added),
         "replaced": list(added.replaced),
         "unchanged": len(added.unchanged),
         "scorable": sum(task.scorable for task in found.tasks),
         "unscorable": [task.instance_id for task in found.tasks if not task.scorable],
         "problems": [_problem(problem) for problem in found.problems],
+        "remark": None if found.tasks or found.problems else _nothing_in(file),
         "databases": import_report(outcomes, []),
         "missing_databases": missing,
     }
@@ -148,18 +151,28 @@ def _import(
 
 def _tell_import(found: TaskFile, report: dict[str, Any]) -> None:
     _tell_problems(found.problems)
+    if report["remark"]:
+        remark(report["remark"])
     if report["replaced"]:
         remark(f"{len(report['replaced'])} tasks were there with other content: {_some(report['replaced'])}")
     if report["unscorable"]:
         ids = _some(report["unscorable"])
         remark(f"{len(report['unscorable'])} tasks have no gold and cannot be scored (--gold merges it in): {ids}")
-    for name, count in report["missing_databases"].items():
-        remark(f"{name}: {count} tasks are on it, but it was not imported (`bird-env databases import`)")
+    missing = [
+        f"{name}: {count} tasks are on it, but it was not imported (`bird-env databases import`)"
+        for name, count in report["missing_databases"].items()
+    ]
+    remark_some(missing, "--json has them all")
     dropped = f", {found.dropped} records left out" if found.dropped else ""
     typer.echo(
         f"{len(found.tasks)} tasks imported: {report['added']} added, {len(report['replaced'])} replaced, "
         f"{report['unchanged']} unchanged{dropped}"
     )
+
+
+def _nothing_in(file: Path) -> str:
+    """Why a file without a record imports nothing."""
+    return f"{file} {'is empty (0 bytes)' if is_empty(file) else 'holds no record'}: there is no task to import."
 
 
 def _stored(
@@ -173,7 +186,7 @@ def _stored(
     from bird_server.catalogue import Catalogue
     from bird_server.datadir import data_directory
 
-    with Catalogue(data_directory(data).root) as catalogue:
+    with Catalogue(data_directory(data).root, make=False) as catalogue:
         scorable = False if unscorable else None
         return catalogue.tasks(database=database, category=category, scorable=scorable, limit=limit)
 
@@ -199,7 +212,7 @@ def _show(task_id: str, data: Path | None, *, gold: bool, as_json: bool) -> None
     from bird_server.catalogue import Catalogue
     from bird_server.datadir import data_directory
 
-    with Catalogue(data_directory(data).root) as catalogue:
+    with Catalogue(data_directory(data).root, make=False) as catalogue:
         task = catalogue.task(task_id)
     if task is None:
         raise UnknownTask(f"There is no task {task_id!r}", hint="`bird-env tasks list` shows them.")
@@ -314,8 +327,8 @@ def _tell_checks(
 
 
 def _tell_problems(problems: Sequence[Problem]) -> None:
-    for problem in problems:
-        remark(f"{problem}{' (left out)' if problem.dropped else ''}")
+    lines = [f"{problem}{' (left out)' if problem.dropped else ''}" for problem in problems]
+    remark_some(lines, "--json has them all")
 
 
 def _problem(problem: Problem) -> dict[str, Any]:

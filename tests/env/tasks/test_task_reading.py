@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bird_env.errors import DataError
-from bird_env.tasks.reading import LFS_POINTER, PARQUET_MAGIC, Found, read_objects
+from bird_env.tasks.reading import LFS_POINTER, NO_TEXTS, PARQUET_MAGIC, Found, read_objects
 
 
 def read(path: Path, data: bytes | str) -> list[Found]:
@@ -193,6 +193,26 @@ def test_any_bytes_are_read_or_named(scratch: Path, data: bytes) -> None:
         found = read(scratch, data)
     except DataError:
         # Whole files are refused for what they are; damage inside a file of text never is.
-        assert data.startswith((PARQUET_MAGIC, LFS_POINTER)) or not json.detect_encoding(data).startswith("utf-8")
+        known = (PARQUET_MAGIC, LFS_POINTER, *(magic for magic, _, _ in NO_TEXTS))
+        assert data.startswith(known) or b"\0" in data or not json.detect_encoding(data).startswith("utf-8")
     else:
         assert all(one.number >= 1 for one in found)
+
+
+@pytest.mark.parametrize(("magic", "kind", "hint"), NO_TEXTS, ids=lambda value: None)
+def test_what_is_often_given_instead_is_named(scratch: Path, magic: bytes, kind: str, hint: str) -> None:
+    with pytest.raises(DataError) as caught:
+        read(scratch, magic + b"\0\1\n" * 5_000)
+    assert kind in caught.value.detail
+    assert caught.value.hint == hint
+
+
+def test_a_binary_file_is_refused_as_a_whole(scratch: Path) -> None:
+    with pytest.raises(DataError, match="binary"):
+        read(scratch, b"\x89PNG\r\n\x1a\n" + b"\0\1\2\n" * 5_000)
+
+
+def test_a_file_that_a_crash_left_with_nul_in_it_is_read_where_it_can_be(scratch: Path) -> None:
+    found = read(scratch, b'{"a": 1}\n\0\0\0\n{"a": 2}\n')
+    assert [one.value for one in found if one.fault is None] == [{"a": 1}, {"a": 2}]
+    assert sum(one.fault is not None for one in found) == 1
