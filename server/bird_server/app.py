@@ -134,6 +134,7 @@ def create_app(
         description=DESCRIPTION,
         lifespan=lifespan,
         redoc_url=None,
+        redirect_slashes=False,  # a redirect would be built from the client's Host header
     )
     app.state.authenticator = Authenticator(settings)
     problems.install(app)

@@ -1,5 +1,7 @@
 """What every request goes through before a route sees it: an id, a bound on its body, and a net under the route.
 
+HEAD is answered as GET would be, without the body: balancers and probes ask so, and no route need think of it.
+
 Plain ASGI, so that no response is buffered and no handler is cancelled when its client hangs up.
 """
 
@@ -32,6 +34,9 @@ class RequestContext:
         given = headers.get(b"x-request-id", b"").decode("latin-1")
         request_id = given if _SAFE_ID.fullmatch(given) else uuid.uuid4().hex
         scope["bird_env.request_id"] = request_id
+        head = scope["method"] == "HEAD"
+        if head:
+            scope = {**scope, "method": "GET"}
 
         started = False
 
@@ -41,6 +46,8 @@ class RequestContext:
                 started = True
                 own = [(b"x-request-id", request_id.encode("latin-1")), (b"x-api-version", b"v1")]
                 message = {**message, "headers": [*message.get("headers", []), *own]}
+            elif head:
+                message = {**message, "body": b""}
             await send(message)
 
         try:

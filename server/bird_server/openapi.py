@@ -6,6 +6,7 @@ is missing, a body is too large or no JSON), the ways to send a token, and the h
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any
 
@@ -13,6 +14,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from bird_env.errors import Problem
+from bird_env.tasks.record import is_list, is_object
 from bird_server.problems import MEDIA_TYPE
 
 _PROBLEM = f"#/components/schemas/{Problem.__name__}"
@@ -73,11 +75,33 @@ def _document(app: FastAPI) -> dict[str, Any]:
     schemas[Problem.__name__] = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
+    _require_tags(schemas)
     components["securitySchemes"] = _TOKENS
     for path in document["paths"].values():
         for operation in path.values():
             _complete(operation)
     return document
+
+
+def _require_tags(schemas: dict[str, Any]) -> None:
+    """What tells the shapes of a union apart must be sent, although Python fills it in when it makes one."""
+    for union in _unions(schemas):
+        tag: str = union["discriminator"]["propertyName"]
+        for reference in union["discriminator"]["mapping"].values():
+            shape = schemas[reference.rpartition("/")[2]]
+            shape["properties"][tag].pop("default", None)
+            shape["required"] = [tag, *(name for name in shape.get("required", ()) if name != tag)]
+
+
+def _unions(node: Any) -> Iterator[dict[str, Any]]:
+    if is_list(node):
+        for each in node:
+            yield from _unions(each)
+    elif is_object(node):
+        if "discriminator" in node:
+            yield node
+        for each in node.values():
+            yield from _unions(each)
 
 
 def _complete(operation: dict[str, Any]) -> None:

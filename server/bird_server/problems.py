@@ -18,6 +18,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 
 from bird_env.errors import (
     BirdEnvError,
@@ -92,7 +93,20 @@ def problem_response(error: BirdEnvError, request: Request) -> Response:
         headers["Retry-After"] = str(max(1, math.ceil(retry_after_s)))
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
+    if status == 405:
+        headers["Allow"] = ", ".join(_allowed(request))
     return Response(json.dumps(body, default=str), status, headers, MEDIA_TYPE)
+
+
+def _allowed(request: Request) -> list[str]:
+    """The methods that some route takes at this address (RFC 9110, 15.5.6); the router names those of one route."""
+
+    def taken(method: str) -> bool:
+        scope = {**request.scope, "method": method}
+        return any(route.matches(scope)[0] is Match.FULL for route in request.app.routes)
+
+    found = [method for method in ("GET", "POST", "PUT", "PATCH", "DELETE") if taken(method)]
+    return [*found[:1], "HEAD", *found[1:]] if "GET" in found else found  # the middleware makes HEAD of every GET
 
 
 def defect_response(error: Exception, request: Request) -> Response:
@@ -112,7 +126,7 @@ def install(app: FastAPI) -> None:
     async def invalid(request: Request, error: Exception) -> Response:
         if not isinstance(error, RequestValidationError):
             raise error
-        return problem_response(_from_validation(error), request)
+        return problem_response(_from_validation(error, request.headers.get("content-type")), request)
 
     async def http(request: Request, error: Exception) -> Response:
         if not isinstance(error, HTTPException):
@@ -135,13 +149,14 @@ def _from_http(error: HTTPException) -> BirdEnvError:
     return RequestError(str(error.detail))
 
 
-def _from_validation(error: RequestValidationError) -> BirdEnvError:
+def _from_validation(error: RequestValidationError, content_type: str | None) -> BirdEnvError:
     found = error.errors()
     if any(each["type"] == "json_invalid" for each in found):
         where = found[0].get("ctx", {}).get("error", "not JSON")
         return MalformedRequest(f"The body is not JSON: {where}.")
     if any(isinstance(each.get("input"), bytes) for each in found):
-        return MalformedRequest("The body was not sent as JSON.")
+        came = "without a Content-Type" if not content_type else f"with Content-Type: {content_type[:100]}"
+        return MalformedRequest(f"`Content-Type: application/json` is missing: the body came {came}.")
     errors = [
         {"field": ".".join(str(part) for part in each["loc"][1:]) or "body", "message": str(each["msg"])}
         for each in found
