@@ -15,6 +15,7 @@ from fastapi.openapi.utils import get_openapi
 
 from bird_env.errors import Problem
 from bird_env.tasks.record import is_list, is_object
+from bird_server.idempotency import MAX_KEY_CHARS
 from bird_server.problems import MEDIA_TYPE
 
 _PROBLEM = f"#/components/schemas/{Problem.__name__}"
@@ -41,13 +42,16 @@ def problems(*statuses: int, guarded: bool = True) -> dict[int | str, dict[str, 
     }
 
 
-def _header(name: str, description: str) -> dict[str, Any]:
-    return {"name": name, "in": "header", "required": False, "description": description, "schema": {"type": "string"}}
+def _header(name: str, description: str, **bounds: int) -> dict[str, Any]:
+    schema = {"type": "string", **bounds}
+    return {"name": name, "in": "header", "required": False, "description": description, "schema": schema}
 
 
 IDEMPOTENCY_KEY = _header(
     "Idempotency-Key",
     "Names this request for good: repeated with the same body it gets the stored reply (`Idempotent-Replayed: true`).",
+    minLength=1,
+    maxLength=MAX_KEY_CHARS,
 )
 PREFER_WAIT = _header("Prefer", "`wait=SECONDS`: how long to wait for a place when the pool is full.")
 

@@ -132,3 +132,15 @@ def test_what_a_body_can_be_refused_for_is_documented() -> None:
             if "requestBody" in operation:
                 assert {"400", "413", "422"} <= set(operation["responses"]), path
     assert "404" in DOCUMENT["paths"]["/v1/trajectories"]["post"]["responses"]
+
+
+@pytest.mark.parametrize(("length", "status"), [(0, 422), (1, 201), (200, 201), (201, 422)])
+async def test_an_idempotency_key_is_as_long_as_the_document_says(world: World, length: int, status: int) -> None:
+    (header,) = (
+        each
+        for each in DOCUMENT["paths"]["/v1/trajectories"]["post"]["parameters"]
+        if each["name"] == "Idempotency-Key"
+    )
+    fits = header["schema"]["minLength"] <= length <= header["schema"]["maxLength"]
+    response = await world.post("/v1/trajectories", {"database": "shop"}, Idempotency_Key="k" * length)
+    assert (response.status_code, response.status_code == 201) == (status, fits)
