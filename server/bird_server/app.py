@@ -33,7 +33,7 @@ from bird_server.prompts import Prompts
 from bird_server.routes import library, scores, service, trajectories
 from bird_server.scores import Scores
 from bird_server.scoring.pool import ScorerPool
-from bird_server.settings import Settings
+from bird_server.settings import MEGABYTE, Settings
 from bird_server.state import State
 from bird_server.trajectories import Trajectories
 from bird_snapshots.template import TemplateStore
@@ -75,6 +75,7 @@ def create_app(
             used_engine = engine or LocalEngine(
                 directory.store,
                 threads=settings.sql_threads,
+                heap_bytes=int(settings.sql_memory_mb * MEGABYTE) or None,
                 like_scorer=settings.engine_functions == "scorer",
             )
             await used_engine.start()

@@ -55,7 +55,12 @@ class Settings(BaseSettings):
     temp_mb: float = Field(default=1_024.0, gt=0, description="Megabytes of temporary files of one step.")
     schema_chars: int = Field(default=20_000, ge=200, description="Characters of schema in the first observation.")
 
-    sql_threads: int = Field(default=8, ge=1, description="Threads that run SQL in the in-process engine.")
+    sql_threads: int = Field(
+        default=8, ge=1, description="Texts that run at once in the in-process engine, not counting long ones."
+    )
+    sql_memory_mb: float = Field(
+        default=0.0, ge=0, description="Megabytes of memory that SQLite may have; 0: a quarter of the machine's."
+    )
     engine_functions: Literal["scorer", "all"] = Field(
         default="scorer", description="Refuse SQL functions that the scorer's SQLite lacks (`scorer`), or none (`all`)."
     )

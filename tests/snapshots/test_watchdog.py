@@ -33,13 +33,15 @@ def test_it_looks_at_what_runs_and_at_nothing_else() -> None:
 
 def test_its_thread_starts_with_the_first_call_sleeps_and_wakes_for_the_next() -> None:
     before = len(threads())
-    watchdog = Watchdog(0.001)
+    watchdog, ticks = Watchdog(0.001), threading.Event()
     assert len(threads()) == before
-    for _ in range(50):
+    for _ in range(3):
         call = Call()
         watchdog.add(call)
         assert call.looked_at.wait(30)
         watchdog.discard(call)
+        while not watchdog._asleep:
+            ticks.wait(0.001)
     assert len(threads()) == before + 1
     watchdog.close()
     assert len(threads()) == before

@@ -93,6 +93,7 @@ class LocalEngine:
         root: Directory of the store.
         threads: Texts that run at once, not counting those that have become long.
         like_scorer: Hold SQL functions and the writing of REALs to what the scorer's library does.
+        heap_bytes: Memory that SQLite may have in this process; a quarter of the machine's where left out.
         files, clock, gate: The file operations, the clocks and the gate of the store.
         stop_s: Seconds that running statements have to end when the engine stops.
     """
@@ -103,6 +104,7 @@ class LocalEngine:
         *,
         threads: int,
         like_scorer: bool = True,
+        heap_bytes: int | None = None,
         files: FileOps = OS_FILES,
         clock: Clock = SYSTEM_CLOCK,
         gate: Gate | None = None,
@@ -114,6 +116,7 @@ class LocalEngine:
         self._files = files
         self._clock = clock
         self._gate = gate
+        self._heap_bytes = heap_bytes
         self._stop_s = stop_s
         self._unfinished: list[str] = []
         self._places: Places | None = None
@@ -216,6 +219,7 @@ class LocalEngine:
             files=self._files,
             clock=self._clock,
             gate=self._gate,
+            heap_bytes=self._heap_bytes,
         )
 
     def _open_store(self) -> Store:
