@@ -210,10 +210,9 @@ class Trajectories:
     async def _create(self, trajectory_id: str, request: CreateTrajectory, wait_s: float) -> Answer:
         digest = fingerprint(request)
         async with self._locks.hold(trajectory_id), self._making(trajectory_id, request.run_id):
-            if request.trajectory_id is not None:
-                earlier = await self._created_before(trajectory_id, digest)
-                if earlier is not None:
-                    return earlier
+            earlier = await self._created_before(trajectory_id, digest)
+            if earlier is not None:
+                return earlier
             task, database, preprocess = await self._source(request)
             template = (await self._library.database(database)).digest
             limits = TrajectoryLimits.resolve(request.limits, self._settings)

@@ -687,6 +687,23 @@ async def test_a_restart_ends_what_was_live_and_says_so(tmp_path: Path) -> None:
 # ---- found by attacking it ----
 
 
+async def test_a_keyed_create_whose_reply_could_not_be_kept_is_not_made_twice(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = world.state.ledger._commit_together  # pyright: ignore[reportPrivateUsage]
+
+    async def no_replies(group: Any) -> None:
+        if any("key" in write.values for waiting in group for write in waiting.writes):
+            raise OSError("no space left on device")
+        await commit(group)
+
+    monkeypatch.setattr(world.state.ledger, "_commit_together", no_replies)
+    problem(await world.post("/v1/trajectories", {"database": "shop"}, Idempotency_Key="k"), 503, "ledger_fault")
+    monkeypatch.undo()
+    assert (await world.post("/v1/trajectories", {"database": "shop"}, Idempotency_Key="k")).status_code == 201
+    assert world.state.engine.statistics().live == 1
+
+
 async def test_ending_a_run_or_a_trajectory_ends_creates_that_still_wait(world: World) -> None:
     for number in range(4):
         await world.create(f"t{number}", run_id="other")

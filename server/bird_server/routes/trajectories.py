@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
 import uuid
 from collections.abc import Mapping
@@ -29,7 +30,7 @@ from bird_env.models import (
     TrajectoryStatus,
 )
 from bird_server.auth import Scope, check_scope, requires
-from bird_server.idempotency import REPLAYED
+from bird_server.idempotency import HEADER, REPLAYED
 from bird_server.openapi import IDEMPOTENCY_KEY, PREFER_WAIT, headers, problems
 from bird_server.pages import DEFAULT_LIMIT, Limit, PageToken, decode_token, encode_token
 from bird_server.state import State, state_of
@@ -48,6 +49,13 @@ def wait_s(request: Request, state: State) -> float:
     return min(float(asked.group(1)), settings.max_queue_wait_s) if asked else settings.queue_wait_s
 
 
+def _minted(key: str | None) -> str:
+    """An id for a create that names none; the same for the same Idempotency-Key, so that a retry finds what it made."""
+    return (
+        hashlib.sha256(f"create {key}".encode("utf-8", "surrogatepass")).hexdigest()[:32] if key else uuid.uuid4().hex
+    )
+
+
 def _replayed(replayed: bool) -> Mapping[str, Any]:
     return REPLAYED if replayed else {}
 
@@ -63,7 +71,7 @@ async def create(body: CreateTrajectory, request: Request, state: Annotated[Stat
     """Make a private replica of a task's database and get the first observation. The same request again is replayed."""
 
     async def run() -> Response:
-        trajectory_id = body.trajectory_id or uuid.uuid4().hex
+        trajectory_id = body.trajectory_id or _minted(request.headers.get(HEADER))
         answer = await state.trajectories.create(trajectory_id, body, wait_s(request, state))
         headers = {"Location": f"/v1/trajectories/{quote(trajectory_id)}", **_replayed(answer.replayed)}
         return raw_reply(answer.body, 201, **headers)
