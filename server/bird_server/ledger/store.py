@@ -17,7 +17,7 @@ from sqlalchemy import Executable, Select, bindparam, event, func, insert, selec
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
-from bird_env.errors import LedgerFault, ServiceError, ShuttingDown
+from bird_env.errors import LedgerFault, ShuttingDown
 from bird_env.models import EndReason, TrajectoryStatus
 from bird_server.clock import Clock
 from bird_server.ledger.models import (
@@ -280,7 +280,7 @@ class Ledger:
 
     def _opened(self) -> AsyncEngine:
         if self._engine is None:
-            raise ServiceError("The ledger is not open.")
+            raise ShuttingDown("The ledger is closed.")
         return self._engine
 
 
